@@ -1,0 +1,1 @@
+"""Ask a human in Slack before a coding agent's command runs."""

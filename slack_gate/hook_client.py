@@ -1,0 +1,178 @@
+"""The agent's side of the hook: options, the event on stdin, the answer on stdout, and every way to say no."""
+
+import _signal  # type: ignore[import-not-found]  # `signal` itself would load enum
+import posix
+import select
+import sys
+
+from slack_gate.hook_wire import Deny, Unreachable, ask, now, ready
+
+AGENTS_TO_COME = (
+    *("codex", "gemini", "cursor", "copilot", "opencode"),
+    *("cline-vscode", "cline-cli", "windsurf", "openclaw", "hermes"),
+)
+USAGE = "Usage: hook.py AGENT [--socket PATH] [--limit SECONDS] [--unreachable deny|ask]"
+SIGNALS = (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP)
+
+WAIT = 300  # seconds a person has, unless SLACK_GATE_WAIT or GATE_WAIT says otherwise
+GRACE = 30  # seconds more than that, so that the daemon's own expiry is heard
+STDIN_IDLE = 10  # seconds without a byte of the event
+OUTPUT_WAIT = 5  # seconds for the agent to take the answer
+EVENT_MAX = 8 << 20  # bytes
+PIPE_BUF = 4096  # bytes that a pipe ready for writing takes without blocking
+
+
+class Undelivered(Deny):
+    """The agent did not take the whole answer, so nothing more may go to stdout."""
+
+
+def run(argv: list[str]) -> int:
+    """Pass the event on and the answer back; return the exit code, 0 or 2."""
+    try:
+        check_descriptors()
+        for number in SIGNALS:
+            _signal.signal(number, stop)
+        agent, path, limit, ask_user = parse(argv)
+        deadline = now() + limit
+        try:
+            code, answer = ask(agent, path, read_event(deadline), deadline)
+        except Unreachable as why:
+            if not ask_user:
+                raise
+            code, answer = 0, verdict("ask", f"slack-gate: {printable(why)}, so you decide here.")
+        ignore_signals()
+        if code == 0 and not write(1, answer):
+            raise Undelivered("the agent did not take the answer")
+        if code == 2:
+            write(2, answer)
+        return code
+    except BaseException as error:  # noqa: BLE001 - whatever happened, the agent must hear no
+        return refuse(error, argv[:1] == ["claude-code"])
+
+
+def refuse(error: BaseException, claude: bool) -> int:
+    """Say no in every form at once and return 2: whichever form gets through blocks the call."""
+    ignore_signals()
+    why = error if isinstance(error, Deny) else Deny(f"the hook failed ({type(error).__name__}: {error})")
+    reason = f"slack-gate: {printable(why)}, so this call did not run. {why.advice}".rstrip()
+    if claude and not isinstance(error, Undelivered):
+        write(1, verdict("deny", reason))
+    write(2, reason.encode() + b"\n")
+    return 2
+
+
+def printable(error: Deny) -> str:
+    return "".join(c if " " <= c <= "~" else "?" for c in str(error))
+
+
+def verdict(decision: str, reason: str) -> bytes:
+    """Return Claude Code's JSON for a decision; the reason is printable ASCII."""
+    reason = reason.replace("\\", "\\\\").replace('"', '\\"')
+    return (
+        '{"hookSpecificOutput":{"hookEventName":"PreToolUse",'
+        f'"permissionDecision":"{decision}","permissionDecisionReason":"{reason}"}}}}\n'
+    ).encode()
+
+
+def check_descriptors() -> None:
+    """Deny without stdin or stdout, and keep the socket from becoming stderr."""
+    for fd, name in ((1, "stdout"), (0, "stdin")):
+        if not is_open(fd):
+            raise Deny(f"the hook was started with {name} closed")
+    if not is_open(2):
+        posix.open("/dev/null", posix.O_WRONLY)  # takes the lowest free number, which is 2
+
+
+def is_open(fd: int) -> bool:
+    try:
+        posix.fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
+def parse(argv: list[str]) -> tuple[str, bytes, int, bool]:
+    """Return the agent, the socket's path, the seconds to wait, and whether the user decides without a daemon."""
+    agent, names, values = "".join(argv[:1]), argv[1::2], argv[2::2]
+    if agent in AGENTS_TO_COME:
+        raise Deny(f"{agent} is not supported yet", "Only claude-code is.")
+    if agent != "claude-code":
+        raise Deny("the hook was started for an unknown agent or for none", USAGE)
+    if len(names) != len(values) or not {"--socket", "--limit", "--unreachable"}.issuperset(names):
+        raise Deny("the hook was started with an unknown or incomplete option", USAGE)
+    given = {
+        name: value.encode(sys.getfilesystemencoding(), "surrogateescape")
+        for name, value in zip(names, values, strict=True)
+    }
+    unreachable = given.get("--unreachable", b"deny")
+    if unreachable not in (b"deny", b"ask"):
+        raise Deny("--unreachable is neither deny nor ask", USAGE)
+    limit = whole(given["--limit"]) if "--limit" in given else default_limit()
+    if not limit:
+        raise Deny("--limit is not a whole number of seconds from 1 up", USAGE)
+    return agent, given.get("--socket") or default_socket(), limit, unreachable == b"ask"
+
+
+def whole(text: bytes) -> int:
+    """Return a whole number of 1 to 9,999,999, or 0 when the text is not one."""
+    return int(text) if text.isdigit() and len(text) < 8 else 0
+
+
+def default_limit() -> int:
+    env = posix.environ
+    return (whole(env.get(b"SLACK_GATE_WAIT", b"")) or whole(env.get(b"GATE_WAIT", b"")) or WAIT) + GRACE
+
+
+def default_socket() -> bytes:
+    for variable, rest in (
+        (b"SLACK_GATE_SOCKET", b""),
+        (b"XDG_RUNTIME_DIR", b"/slack-gate/gate.sock"),
+        (b"SLACK_GATE_HOME", b"/run/gate.sock"),
+        (b"HOME", b"/.config/slack-gate/run/gate.sock"),
+    ):
+        if root := posix.environ.get(variable):
+            return root + rest
+    raise Deny("HOME is not set and the daemon cannot be found", "Tell the user to add --socket PATH to the hook.")
+
+
+def read_event(deadline: float) -> bytes:
+    """Return all of stdin."""
+    event = bytearray()
+    while True:
+        if not ready(0, select.POLLIN, min(deadline, now() + STDIN_IDLE)):
+            raise Deny("the agent did not finish sending its event")
+        try:
+            chunk = posix.read(0, 1 << 16)
+        except BlockingIOError:
+            continue
+        if not chunk:
+            return bytes(event)
+        event += chunk
+        if len(event) > EVENT_MAX:
+            raise Deny(f"the event is larger than {EVENT_MAX} bytes", "Split the call into smaller ones.")
+
+
+def write(fd: int, data: bytes) -> bool:
+    """Write everything to fd; False when it is closed or nobody reads."""
+    left, until = memoryview(data), now() + OUTPUT_WAIT
+    while left:
+        if not ready(fd, select.POLLOUT, until):
+            return False
+        try:
+            left = left[posix.write(fd, left[:PIPE_BUF]) :]
+        except BlockingIOError:
+            continue
+        except OSError:
+            return False
+    return True
+
+
+def stop(number: int, _frame: object) -> None:
+    ignore_signals()
+    raise Deny(f"the hook was told to stop (signal {number}) before an answer came")
+
+
+def ignore_signals() -> None:
+    """Let no signal cut off an answer that is being written."""
+    for number in SIGNALS:
+        _signal.signal(number, _signal.SIG_IGN)
