@@ -1,0 +1,272 @@
+"""The Web API methods: each takes the arguments of a call and returns Slack's reply, or raises `Refused`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from slack_gate.local_slack.blocks import (
+    MESSAGE_TOTAL,
+    POST_TEXT,
+    UPDATE_TEXT,
+    VIEW_BYTES,
+    Blocks,
+    message_faults,
+    total,
+    view_faults,
+)
+from slack_gate.local_slack.grants import Grants
+from slack_gate.local_slack.posting import PostingLimit
+from slack_gate.local_slack.refusal import Refused, invalid_arguments
+from slack_gate.local_slack.schema import length
+from slack_gate.local_slack.visible import Version
+from slack_gate.local_slack.workspace import Message, Modal, User, Workspace
+
+Args = dict[str, Any]
+Reply = dict[str, Any]
+
+
+def text_argument(args: Args, name: str) -> str:
+    """A required string argument."""
+    value = args.get(name)
+    if value is None or value == "":
+        raise invalid_arguments(f"missing required field: {name}")
+    if not isinstance(value, str):
+        raise invalid_arguments(f"must be a string [json-pointer:/{name}]")
+    return value
+
+
+def json_argument(args: Args, name: str, error: str) -> Any:
+    """An argument that is JSON, sent as such or as a string of it."""
+    value = args.get(name)
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        raise Refused(error) from None
+
+
+def checked_content(args: Args) -> tuple[str | None, Blocks | None]:
+    """The `text` and `blocks` of a message; None for one that was not given."""
+    text = args.get("text")
+    if text is not None and not isinstance(text, str):
+        raise invalid_arguments("must be a string [json-pointer:/text]")
+    blocks = json_argument(args, "blocks", "invalid_blocks_format")
+    if blocks is not None:
+        if faults := message_faults(blocks):
+            raise Refused("invalid_blocks", messages=faults, errors=faults)
+        if total(blocks) > MESSAGE_TOTAL:
+            raise Refused("msg_blocks_too_long")
+    if not text and not blocks:
+        raise Refused("no_text")
+    return text, blocks
+
+
+class Methods:
+    """The methods over one workspace; `manifest` is the app's."""
+
+    def __init__(
+        self, workspace: Workspace, grants: Grants, manifest: dict[str, Any], limit: PostingLimit | None
+    ) -> None:
+        self.workspace = workspace
+        self.grants = grants
+        self.limit = limit
+        self.messages_tab = bool(manifest.get("features", {}).get("app_home", {}).get("messages_tab_enabled"))
+
+    def auth_test(self, args: Args) -> Reply:
+        place = self.workspace
+        return {
+            "url": f"https://{place.domain}.slack.com/",
+            "team": place.domain,
+            "user": place.bot.name,
+            "team_id": place.team_id,
+            "user_id": place.bot.id,
+            "bot_id": place.bot_id,
+            "is_enterprise_install": False,
+        }
+
+    def users_info(self, args: Args) -> Reply:
+        user = self.workspace.users.get(text_argument(args, "user"))
+        if user is None:
+            raise Refused("user_not_found")
+        names = {"real_name": user.name, "display_name": user.name}
+        flags = {
+            name: getattr(user, name) for name in ("deleted", "is_bot", "is_restricted", "is_ultra_restricted")
+        } | {"is_admin": False, "is_owner": False, "is_app_user": False}
+        if user.team_id != self.workspace.team_id:
+            flags["is_stranger"] = True
+        return {
+            "user": {
+                "id": user.id,
+                "team_id": user.team_id,
+                "name": user.name.lower(),
+                "real_name": user.name,
+                "tz": "UTC",
+                "tz_offset": 0,
+                "profile": names,
+                "updated": 0,
+                **flags,
+            }
+        }
+
+    def conversations_open(self, args: Args) -> Reply:
+        user = self.workspace.users.get(text_argument(args, "users"))
+        if user is None:
+            raise Refused("user_not_found")
+        return {"channel": {"id": self._dm(user)}}
+
+    def chat_post_message(self, args: Args) -> Reply:
+        channel = self._channel(text_argument(args, "channel"), users_too=True)
+        if self.limit is not None:
+            self.limit.take(channel)
+        text, blocks = checked_content(args)
+        metadata = json_argument(args, "metadata", "invalid_metadata_format")
+        if metadata is not None and (
+            not isinstance(metadata, dict) or set(metadata) != {"event_type", "event_payload"}
+        ):
+            raise Refused("invalid_metadata_format")
+        thread = args.get("thread_ts")
+        if thread is not None and not self.workspace.find(channel, str(thread)):
+            raise Refused("thread_not_found")
+        message = self.workspace.post(
+            channel, (text or "")[:POST_TEXT], blocks or [], thread_ts=thread, metadata=metadata
+        )
+        return {"channel": channel, "ts": message.ts, "message": message_object(message)}
+
+    def chat_update(self, args: Args) -> Reply:
+        message = self._own_message(args)
+        text, blocks = checked_content(args)
+        if text is not None and length(text) > UPDATE_TEXT:
+            raise Refused("msg_too_long")
+        if text is not None and blocks is None:
+            blocks = []  # text alone takes the old blocks away
+        self.workspace.update(
+            message, message.text if text is None else text, message.blocks if blocks is None else blocks
+        )
+        return {
+            "channel": message.channel,
+            "ts": message.ts,
+            "text": message.text,
+            "message": message_object(message),
+        }
+
+    def chat_delete(self, args: Args) -> Reply:
+        message = self._own_message(args)
+        self.workspace.delete(message)
+        return {"channel": message.channel, "ts": message.ts}
+
+    def chat_post_ephemeral(self, args: Args) -> Reply:
+        channel = self._channel(text_argument(args, "channel"), users_too=False)
+        user = self.workspace.users.get(text_argument(args, "user"))
+        if user is None or user.channel != channel:
+            raise Refused("user_not_in_channel")
+        text, blocks = checked_content(args)
+        message = self.workspace.post(channel, (text or "")[:POST_TEXT], blocks or [], only_for=user.id)
+        return {"message_ts": message.ts}
+
+    def views_open(self, args: Args) -> Reply:
+        view = self._view(args)
+        trigger = self.grants.triggers.get(text_argument(args, "trigger_id"))
+        if trigger is None:
+            raise Refused("invalid_trigger_id")
+        if trigger.used:
+            raise Refused("exchanged_trigger_id")
+        if self.grants.expired(trigger):
+            raise Refused("expired_trigger_id")
+        trigger.used = True
+        return {"view": view_object(self.workspace, self.workspace.open_modal(trigger.user, view))}
+
+    def views_update(self, args: Args) -> Reply:
+        view = self._view(args)
+        key, name = ("view_id", "id") if args.get("view_id") else ("external_id", "external_id")
+        wanted = text_argument(args, key)
+        modal = next(
+            (m for m in self.workspace.modals if (m.id if name == "id" else m.view.get(name)) == wanted),
+            None,
+        )
+        if modal is None:
+            raise Refused("not_found")
+        if args.get("hash") not in (None, modal.hash):
+            raise Refused("hash_conflict")
+        self.workspace.update_modal(modal, view)
+        return {"view": view_object(self.workspace, modal)}
+
+    def _view(self, args: Args) -> dict[str, Any]:
+        view = json_argument(args, "view", "invalid_arguments")
+        if view is None:
+            raise invalid_arguments("missing required field: view")
+        if faults := view_faults(view):
+            raise invalid_arguments(*faults)
+        if len(json.dumps(view).encode()) > VIEW_BYTES:
+            raise Refused("view_too_large")
+        checked: dict[str, Any] = view
+        return checked
+
+    def _channel(self, name: str, *, users_too: bool) -> str:
+        user = self.workspace.users.get(name) if users_too else None
+        user = user or self.workspace.user_in(name)
+        if user is None or user.team_id != self.workspace.team_id:
+            raise Refused("channel_not_found")
+        return self._dm(user)
+
+    def _dm(self, user: User) -> str:
+        if not self.messages_tab:
+            raise Refused("messages_tab_disabled")
+        if user.is_bot:
+            raise Refused("cannot_dm_bot")
+        if user.deleted:
+            raise Refused("user_disabled")
+        return user.channel
+
+    def _own_message(self, args: Args) -> Message:
+        channel = text_argument(args, "channel")
+        ts = text_argument(args, "ts")
+        if self.workspace.user_in(channel) is None:
+            raise Refused("channel_not_found")
+        message = self.workspace.find(channel, ts)
+        if message is None or message.only_for is not None:
+            raise Refused("message_not_found")
+        return message
+
+
+def message_object(message: Message, version: Version | None = None) -> dict[str, Any]:
+    """The message as it stands in replies and payloads, in its newest version or the given one."""
+    place = message.workspace
+    shown = version or message.latest
+    found: dict[str, Any] = {
+        "type": "message",
+        "user": place.bot.id,
+        "ts": message.ts,
+        "bot_id": place.bot_id,
+        "app_id": place.app_id,
+        "team": place.team_id,
+        "text": shown.text,
+        "blocks": shown.blocks,
+    }
+    if message.thread_ts:
+        found["thread_ts"] = message.thread_ts
+    return found
+
+
+def view_object(workspace: Workspace, modal: Modal, values: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The modal as it stands in replies and payloads; `values` is what was filled in, by block and action id."""
+    return {
+        "callback_id": "",
+        "private_metadata": "",
+        "external_id": "",
+        "clear_on_close": False,
+        "notify_on_close": False,
+        "submit": None,
+        "close": None,
+        **modal.view,
+        "id": modal.id,
+        "team_id": workspace.team_id,
+        "hash": modal.hash,
+        "state": {"values": values or {}},
+        "root_view_id": modal.id,
+        "previous_view_id": None,
+        "app_id": workspace.app_id,
+        "app_installed_team_id": workspace.team_id,
+        "bot_id": workspace.bot_id,
+    }

@@ -1,0 +1,232 @@
+"""The server: puts the workspace, the Web API, Socket Mode and the page on one loopback port."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+from aiohttp import web
+
+from slack_gate.local_slack.faults import Fault, Faults
+from slack_gate.local_slack.grants import Clock, Grants
+from slack_gate.local_slack.interactions import Click, Interactions
+from slack_gate.local_slack.methods import Methods
+from slack_gate.local_slack.person import Person
+from slack_gate.local_slack.posting import PostingLimit
+from slack_gate.local_slack.response_url import ResponseUrls
+from slack_gate.local_slack.socket_mode import Delivery, Link, Links
+from slack_gate.local_slack.visible import Version
+from slack_gate.local_slack.web_api import Call, WebApi
+from slack_gate.local_slack.workspace import Message, User, Workspace
+
+HOST = "127.0.0.1"
+
+
+def own_manifest() -> dict[str, Any]:
+    """The manifest of slack-gate: beside the package in a wheel, under `manifests/` in the repository."""
+    here = Path(__file__).parent
+    packaged = here / "slack-app.yaml"
+    path = packaged if packaged.exists() else here.parents[1] / "manifests" / "slack-app.yaml"
+    manifest: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return manifest
+
+
+class LocalSlack:
+    """A workspace with one app installed, on `http://127.0.0.1:port` while the context is open.
+
+    `port` 0 takes a free one; `manifest` is the app's (default: slack-gate's own); `posting_limit` is messages a second
+    a channel takes (None: no limit); `ping_seconds` is the time between pings on each link; `clock` counts seconds for
+    everything that expires.
+    """
+
+    def __init__(
+        self,
+        port: int = 0,
+        manifest: dict[str, Any] | None = None,
+        posting_limit: float | None = None,
+        *,
+        ping_seconds: float = 5.0,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self.port = port
+        manifest = own_manifest() if manifest is None else manifest
+        settings = manifest.get("settings", {})
+        self.workspace = Workspace(manifest["display_information"]["name"])
+        self._faults = Faults()
+        self._grants = Grants(clock)
+        self._links = Links(self.workspace.app_id, ping_seconds, self.workspace.changed)
+        interactive = bool(settings.get("interactivity", {}).get("is_enabled"))
+        self._interactions = Interactions(self.workspace, self._grants, self._links, interactive)
+        limit = None if posting_limit is None else PostingLimit(posting_limit, clock)
+        methods = Methods(self.workspace, self._grants, manifest, limit)
+        self._web_api = WebApi(methods, self._faults, manifest, self._socket_url)
+        self._runner: web.AppRunner | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Opens the port.
+
+        Raises:
+            OSError: it is taken.
+        """
+        app = web.Application()
+        app.router.add_route("*", "/api/{method}", self._web_api.answer)
+        app.router.add_get("/link/", self._links.serve)
+        response_urls = ResponseUrls(self.workspace, self._grants, self._faults)
+        app.router.add_post("/actions/{team}/{secret}", response_urls.answer)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, HOST, self.port).start()
+        self.port = self._runner.addresses[0][1]
+        self._interactions.root = self._root
+
+    async def stop(self) -> None:
+        """Cuts what is open and frees the port."""
+        self._links.drop()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    # Where things are
+
+    @property
+    def _root(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def api_url(self) -> str:
+        return f"{self._root}/api/"
+
+    @property
+    def bot_token(self) -> str:
+        return self._web_api.bot_token
+
+    @property
+    def app_token(self) -> str:
+        return self._web_api.app_token
+
+    @property
+    def team_id(self) -> str:
+        return self.workspace.team_id
+
+    def _socket_url(self) -> str:
+        return f"ws://{HOST}:{self.port}/link/?ticket={self._links.ticket()}&app_id={self.workspace.app_id}"
+
+    # People and what they do
+
+    def add_user(self, user_id: str, name: str, team_id: str | None = None, **flags: bool) -> Person:
+        """A new user; `flags`: deleted, is_bot, is_restricted, is_ultra_restricted."""
+        user = User(user_id, name, team_id or self.team_id, **flags)
+        self.workspace.add_user(user)
+        return Person(user, self.workspace, self._interactions)
+
+    async def send_action(
+        self,
+        *,
+        user: str,
+        action_id: str,
+        block_id: str = "",
+        value: str | None = None,
+        channel: str | None = None,
+        message_ts: str = "",
+        team: str | None = None,
+        **payload: Any,
+    ) -> Click:
+        """Sends a raw button click, as forged, foreign, stale or odd as the arguments make it.
+
+        `user` need not exist; `channel` defaults to that user's DM; `payload` replaces whole top-level fields.
+        """
+        known = self.workspace.users.get(user)
+        who = known or User(user, user, team or self.team_id)
+        where = channel or who.channel
+        message = self.workspace.find(where, message_ts)
+        pressed: dict[str, Any] = {
+            "type": "button",
+            "action_id": action_id,
+            "block_id": block_id,
+            "text": {"type": "plain_text", "text": "forged", "emoji": True},
+            "action_ts": f"{time.time():.6f}",
+        }
+        if value is not None:
+            pressed["value"] = value
+        if team is not None:
+            payload.setdefault("team", {"id": team, "domain": "elsewhere"})
+        return await self._interactions.send(who, where, message_ts, pressed, message, None, overrides=payload)
+
+    async def redeliver(self, click: Click) -> Delivery:
+        """Sends the envelope of a click again, as Slack now and then does."""
+        if click.delivery is None:
+            raise ValueError("the click was declined, so nothing was sent")
+        return await self._links.send(click.delivery.envelope)
+
+    async def wait_for_message_version(
+        self, message: Message, matches: Callable[[Version], bool], timeout: float = 10
+    ) -> Version:
+        """The newest version of the message, once it matches; `TimeoutError` after `timeout` seconds."""
+        return await message.wait_for_update(matches, timeout)
+
+    # Links and calls
+
+    @property
+    def links(self) -> list[Link]:
+        """Open Socket Mode connections."""
+        return list(self._links.open)
+
+    async def wait_for_link(self, n: int = 1, timeout: float = 10) -> None:
+        """Returns once at least `n` links are open; `TimeoutError` after `timeout` seconds."""
+        await self.workspace.wait_for(
+            lambda: True if len(self.links) >= n else None,
+            timeout,
+            lambda: f"{len(self.links)} of {n} links are open",
+        )
+
+    def calls(self, method: str) -> list[Call]:
+        """The recorded calls of a method, oldest first."""
+        return [call for call in self._web_api.calls if call.method == method]
+
+    # Trouble on order
+
+    def fail_next(
+        self,
+        method: str,
+        error: str | None = None,
+        *,
+        http_status: int | None = None,
+        retry_after: int = 1,
+        reset_before: bool = False,
+        reset_after: bool = False,
+        delay: float = 0.0,
+        times: int = 1,
+    ) -> None:
+        """Makes the next `times` calls of a method fail (or `response_url`); the arguments are those of `Fault`."""
+        fault = Fault(error, http_status, retry_after, reset_before, reset_after, delay)
+        self._faults.add(method, fault, times)
+
+    def drop_links(self) -> None:
+        """Resets every Socket Mode connection."""
+        self._links.drop()
+
+    def silence(self) -> None:
+        """Makes the open Socket Mode connections half-open: they look alive and carry nothing."""
+        self._links.silence()
+
+    async def disconnect(self, reason: str = "refresh_requested") -> None:
+        """Sends a disconnect frame on every link: warning, refresh_requested, link_disabled or too_many_websockets."""
+        await self._links.disconnect(reason)
+
+    def revoke_tokens(self, error: str = "account_inactive") -> None:
+        """Makes both tokens worthless and cuts the links, as an uninstalled app finds it."""
+        self._web_api.revoked = error
+        self._links.drop()
