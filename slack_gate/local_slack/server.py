@@ -15,6 +15,7 @@ from slack_gate.local_slack.faults import Fault, Faults
 from slack_gate.local_slack.grants import Clock, Grants
 from slack_gate.local_slack.interactions import Click, Interactions
 from slack_gate.local_slack.methods import Methods
+from slack_gate.local_slack.page import Page, guard
 from slack_gate.local_slack.person import Person
 from slack_gate.local_slack.posting import PostingLimit
 from slack_gate.local_slack.response_url import ResponseUrls
@@ -64,6 +65,7 @@ class LocalSlack:
         limit = None if posting_limit is None else PostingLimit(posting_limit, clock)
         methods = Methods(self.workspace, self._grants, manifest, limit)
         self._web_api = WebApi(methods, self._faults, manifest, self._socket_url)
+        self._page = Page(self.workspace, self._interactions)
         self._runner: web.AppRunner | None = None
 
     async def __aenter__(self) -> Self:
@@ -81,11 +83,12 @@ class LocalSlack:
         Raises:
             OSError: it is taken.
         """
-        app = web.Application()
+        app = web.Application(middlewares=[guard])
         app.router.add_route("*", "/api/{method}", self._web_api.answer)
         app.router.add_get("/link/", self._links.serve)
         response_urls = ResponseUrls(self.workspace, self._grants, self._faults)
         app.router.add_post("/actions/{team}/{secret}", response_urls.answer)
+        self._page.add_routes(app.router)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
         await self._runner.setup()
         await web.TCPSite(self._runner, HOST, self.port).start()
@@ -108,6 +111,16 @@ class LocalSlack:
     @property
     def api_url(self) -> str:
         return f"{self._root}/api/"
+
+    @property
+    def page_key(self) -> str:
+        """Who holds it may press any button on the page."""
+        return self._page.key
+
+    @property
+    def page_url(self) -> str:
+        """The page with its key: for a person's eyes only, never for the agent's."""
+        return f"{self._root}/?key={self.page_key}"
 
     @property
     def bot_token(self) -> str:

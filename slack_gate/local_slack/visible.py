@@ -20,6 +20,11 @@ class Control:
     option: dict[str, Any] | None = None
 
     @property
+    def names(self) -> tuple[str, str, str | None]:
+        """Block id, action id and the option's value: what tells this control from all others of its message."""
+        return self.block_id, self.element["action_id"], self.option["value"] if self.option else None
+
+    @property
     def confirm(self) -> dict[str, Any] | None:
         return self.element.get("confirm")
 

@@ -129,14 +129,12 @@ class Workspace:
         self.messages: list[Message] = []
         self.modals: list[Modal] = []
         self._last_ts = 0
-        self._change = asyncio.Event()
+        self.change = asyncio.Event()
+        """Set by the next change, and then replaced by a fresh one."""
 
     def changed(self) -> None:
-        self._change.set()
-        self._change = asyncio.Event()
-
-    async def next_change(self) -> None:
-        await self._change.wait()
+        self.change.set()
+        self.change = asyncio.Event()
 
     async def wait_for(self, find: Callable[[], Found | None], timeout: float, missing: Callable[[], str]) -> Found:
         """What `find` returns as soon as it is not None; looked for again after every change.
@@ -147,7 +145,7 @@ class Workspace:
         try:
             async with asyncio.timeout(timeout):
                 while (found := find()) is None:
-                    await self.next_change()
+                    await self.change.wait()
                 return found
         except TimeoutError:
             raise TimeoutError(f"after {timeout:g} s: {missing()}") from None
