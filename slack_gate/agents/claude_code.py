@@ -1,0 +1,97 @@
+"""Claude Code: PreToolUse and PermissionRequest hooks (measured with 2.1.197 and 2.1.332)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from slack_gate.agents.event_json import strict_object, text_field
+from slack_gate.core.answer import Answer, Ruling
+from slack_gate.core.event import SHELL_TOOLS, MalformedEvent, NoDecision, ToolEvent
+
+NAME = "claude-code"
+DECIDING = frozenset({"PreToolUse", "PermissionRequest"})
+# Hook events that only announce something; an unknown one is refused, since it might decide.
+ANNOUNCING = frozenset(
+    {"Notification", "PermissionDenied", "PostToolUse", "PostToolUseFailure", "Stop", "SubagentStop", "SubagentStart"}
+    | {"SessionStart", "SessionEnd", "UserPromptSubmit", "PreCompact", "PostCompact"}
+)
+
+
+def parse(event: bytes) -> ToolEvent | NoDecision:
+    value = strict_object(event)
+    moment = text_field(value, "hook_event_name")
+    if moment in ANNOUNCING:
+        return NoDecision(NAME, str(value.get("session_id", "")), moment)
+    if moment not in DECIDING:
+        raise MalformedEvent(f"The hook event {moment!r} is not one that slack-gate knows.")
+    tool_input = value.get("tool_input")
+    if not isinstance(tool_input, dict):
+        raise MalformedEvent("The hook event has no tool_input object.")
+    tool = text_field(value, "tool_name")
+    if tool in SHELL_TOOLS and not isinstance(tool_input.get("command"), str):
+        raise MalformedEvent("The shell call has no command text.")
+    return ToolEvent(
+        agent=NAME,
+        session=text_field(value, "session_id"),
+        call=_call(value),
+        tool=tool,
+        tool_input=tool_input,
+        cwd=_cwd(value),
+        moment=moment,
+        mode=_optional(value, "permission_mode"),
+        subagent=_optional(value, "agent_id"),
+    )
+
+
+def _call(value: dict[str, Any]) -> str | None:
+    call = value.get("tool_use_id")
+    if call is None or (isinstance(call, str) and call):
+        return call
+    raise MalformedEvent("The hook event's tool_use_id is not a text.")
+
+
+def _cwd(value: dict[str, Any]) -> str:
+    cwd = text_field(value, "cwd")
+    if not cwd.startswith("/"):
+        raise MalformedEvent("The hook event's cwd is not an absolute path.")
+    return cwd
+
+
+def _optional(value: dict[str, Any], name: str) -> str:
+    field = value.get(name)
+    return field if isinstance(field, str) else ""
+
+
+def render(answer: Answer, event: ToolEvent | NoDecision | None) -> tuple[int, bytes]:
+    """Exactly one JSON object: any other byte on stdout is no decision, and the host runs the call."""
+    if answer.ruling is Ruling.SILENT:
+        return 0, b""
+    if isinstance(event, ToolEvent) and event.moment == "PermissionRequest":
+        return 0, _permission_request(answer, event)
+    output: dict[str, Any] = {
+        "hookEventName": "PreToolUse",
+        "permissionDecision": answer.ruling.value,
+        "permissionDecisionReason": answer.reason,
+    }
+    if answer.command is not None and isinstance(event, ToolEvent):
+        output["updatedInput"] = _rewritten(answer.command, event)
+    return 0, _object(output)
+
+
+def _permission_request(answer: Answer, event: ToolEvent) -> bytes:
+    decision: dict[str, Any] = {"behavior": answer.ruling.value}
+    if answer.ruling is Ruling.DENY:
+        decision["message"] = answer.reason
+    elif answer.command is not None:
+        decision["updatedInput"] = _rewritten(answer.command, event)
+    return _object({"hookEventName": "PermissionRequest", "decision": decision})
+
+
+def _rewritten(command: str, event: ToolEvent) -> dict[str, Any]:
+    """The host replaces the whole input by this one, so every other field is carried over."""
+    return {**event.tool_input, "command": command}
+
+
+def _object(output: dict[str, Any]) -> bytes:
+    return json.dumps({"hookSpecificOutput": output}).encode()

@@ -1,0 +1,30 @@
+"""What the subcommands that read the gate's files share: the store opened from the settings."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from slack_gate.config import load
+from slack_gate.errors import NotFound
+from slack_gate.store.store import Store
+
+T = TypeVar("T")
+
+
+def with_store(use: Callable[[Store], Awaitable[T]], repair: bool = True) -> T:
+    """Runs `use` on the store of the settings in force. Raises NotFound when there is none yet.
+
+    `repair` writes log lines that a crash left out; a check of the log must see it as it is.
+    """
+    settings = load()
+    if not settings.database_url and not (settings.home / "gate.db").exists():
+        raise NotFound(f"There is no database in {settings.home} yet.", "`slack-gate serve` makes it.")
+
+    async def run() -> T:
+        async with Store(settings.database, settings.log_path, time.time, repair) as store:
+            return await use(store)
+
+    return asyncio.run(run())

@@ -1,0 +1,56 @@
+"""slack-gate requests"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+import click
+
+from slack_gate.cli.files import with_store
+from slack_gate.core.display import one_line
+from slack_gate.core.request import Request
+from slack_gate.core.secrets import mask, mask_value
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def requests(ctx: click.Context) -> None:
+    """List what was asked and what became of it."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_requests)
+
+
+@requests.command("list")
+@click.option("--json", "as_json", is_flag=True, help="One JSON array.")
+@click.option("--limit", default=20, show_default=True, help="How many of the newest.")
+def list_requests(as_json: bool = False, limit: int = 20) -> None:
+    """The newest requests, newest first, id first; secrets are masked."""
+    found = with_store(lambda store: store.requests(limit))
+    if as_json:
+        click.echo(json.dumps([_as_dict(request) for request in found]))
+        return
+    for request in found:
+        asked = datetime.fromtimestamp(request.created_at).astimezone().isoformat(timespec="seconds")
+        what = one_line(mask(request.command or request.tool), 100)
+        who = f" by {request.decided_name or request.decided_by}" if request.decided_by else ""
+        click.echo(f"{request.id}  {asked}  {request.state}{who}  {what}")
+
+
+def _as_dict(request: Request) -> dict[str, object]:
+    return {
+        "id": request.id,
+        "digest": request.digest,
+        "state": request.state.value,
+        "agent": request.agent,
+        "session": request.session,
+        "tool": request.tool,
+        "command": None if request.command is None else mask(request.command),
+        "input": mask_value(dict(request.tool_input)),
+        "cwd": request.cwd,
+        "createdAt": request.created_at,
+        "expiresAt": request.expires_at,
+        "decidedAt": request.decided_at,
+        "decidedBy": request.decided_by,
+        "reason": request.reason,
+    }

@@ -1,0 +1,164 @@
+"""Settings: one frozen tree, from the environment and `config.toml` in the home; the environment wins."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from slack_gate.errors import ConfigError
+
+MAX_WAIT_S = 24 * 3600
+SECRETS = ("slack_bot_token", "slack_app_token")
+
+
+def default_home() -> Path:
+    return Path(os.environ.get("SLACK_GATE_HOME") or Path.home() / ".config" / "slack-gate")
+
+
+class Settings(BaseSettings):
+    """Every setting with its environment name; see the table in README.md."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+    slack_bot_token: SecretStr = Field(SecretStr(""), description="Bot token, `xoxb-…`.")
+    slack_app_token: SecretStr = Field(SecretStr(""), description="App-level token, `xapp-…`.")
+    slack_api_url: str = Field("https://slack.com/api/", description="Root of the Web API.")
+    approvers: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), alias="SLACK_GATE_APPROVERS", description="Slack user ids who may decide, separated by commas."
+    )
+    team: str = Field(
+        "", alias="SLACK_GATE_TEAM", description="Team id that clicks must come from; default: the bot's."
+    )
+    home: Path = Field(
+        default_factory=default_home,
+        alias="SLACK_GATE_HOME",
+        description="State and settings, mode 0700; default `~/.config/slack-gate`.",
+    )
+    socket: Path | None = Field(
+        None,
+        alias="SLACK_GATE_SOCKET",
+        description="Hook socket; default `$XDG_RUNTIME_DIR/slack-gate/gate.sock`, else `run/gate.sock` in the home.",
+    )
+    database_url: str = Field(
+        "", alias="SLACK_GATE_DATABASE_URL", description="Default: SQLite, `gate.db` in the home."
+    )
+    wait: int = Field(
+        300,
+        validation_alias=AliasChoices("SLACK_GATE_WAIT", "GATE_WAIT", "wait"),
+        ge=1,
+        le=MAX_WAIT_S,
+        description="Seconds before an unanswered request is denied.",
+    )
+    log_format: Literal["text", "json"] = Field(
+        "text", alias="SLACK_GATE_LOG_FORMAT", description="Form of the daemon's own messages on stderr."
+    )
+
+    @field_validator("approvers", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
+        return value
+
+    @field_validator("approvers")
+    @classmethod
+    def _user_ids(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for user in value:
+            if not (user[:1] in ("U", "W") and user.isalnum() and user.isascii()):
+                raise ValueError(f"{user!r} is not a Slack user id such as U012AB3CD")
+        return value
+
+    @field_validator("slack_api_url")
+    @classmethod
+    def _web_url(cls, value: str) -> str:
+        if not value.startswith(("https://", "http://127.0.0.1", "http://localhost", "http://[::1]")):
+            raise ValueError("tokens travel only over https, or http on this machine")
+        return value if value.endswith("/") else value + "/"
+
+    @model_validator(mode="after")
+    def _absolute(self) -> Settings:
+        for name in ("home", "socket"):
+            path = getattr(self, name)
+            if path is not None and not path.is_absolute():
+                raise ValueError(f"{name} must be an absolute path, not {path}")
+        return self
+
+    @property
+    def socket_path(self) -> Path:
+        if self.socket is not None:
+            return self.socket
+        runtime = os.environ.get("XDG_RUNTIME_DIR")
+        return Path(runtime) / "slack-gate" / "gate.sock" if runtime else self.home / "run" / "gate.sock"
+
+    @property
+    def database(self) -> str:
+        return self.database_url or f"sqlite:///{self.home / 'gate.db'}"
+
+    @property
+    def log_path(self) -> Path:
+        return self.home / "gate-log.jsonl"
+
+
+def load(**overrides: Any) -> Settings:
+    """The settings in force. Raises ConfigError naming the setting, never its secret value."""
+    home = Path(overrides.get("home") or default_home())
+    try:
+        return Settings(**{**_from_file(home / "config.toml"), **_secret_files(), **overrides})
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"]) or "settings"
+        raise ConfigError(f"The setting {name} is wrong: {first['msg'].removeprefix('Value error, ')}.") from error
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    """`config.toml`, keys by the environment's names in lower case; the environment wins over it."""
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}.") from error
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not TOML: {error}.") from error
+    return {_field_of(name, path): value for name, value in values.items() if not _in_environment(name)}
+
+
+def _field_of(name: str, path: Path) -> str:
+    field = "wait" if name == "gate_wait" else name.removeprefix("slack_gate_")
+    if field not in Settings.model_fields or field == "home":
+        raise ConfigError(f"{path} holds the unknown setting {name}.", "README.md lists the settings.")
+    return field
+
+
+def _in_environment(name: str) -> bool:
+    names = {name.upper(), f"SLACK_GATE_{name.upper()}"}
+    if names & {"SLACK_GATE_WAIT", "GATE_WAIT"}:
+        names |= {"SLACK_GATE_WAIT", "GATE_WAIT"}
+    return any(os.environ.get(one) for one in names)
+
+
+def _secret_files() -> dict[str, SecretStr]:
+    """`SLACK_BOT_TOKEN_FILE` and the like: a file that its owner alone can read."""
+    found = {}
+    for field in SECRETS:
+        path = os.environ.get(f"{field.upper()}_FILE")
+        if path and not os.environ.get(field.upper()):
+            found[field] = SecretStr(_secret(Path(path)))
+    return found
+
+
+def _secret(path: Path) -> str:
+    try:
+        if stat.S_IMODE(path.stat().st_mode) & 0o077:
+            raise ConfigError(f"Others can read the secret file {path}.", f"Run `chmod 600 {path}`.")
+        return path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The secret file {path} cannot be read: {error}.") from error

@@ -1,0 +1,62 @@
+"""What the waiting agent is told. Every sentence an agent can read about a decision stands here.
+
+The words differ by outcome: only a person's no is a refusal; none invites a retry or another wording of the same thing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from slack_gate.core.request import Request, State
+
+
+class Ruling(StrEnum):
+    ALLOW = "allow"
+    DENY = "deny"
+    SILENT = "silent"  # the host's own permission flow goes on, as for a tool that touches nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`reason` is never empty on a deny; `command` replaces the agent's shell text on an allow, None leaves it."""
+
+    ruling: Ruling
+    reason: str = ""
+    command: str | None = None
+
+
+_CAGE_HINT = (
+    "If the work fits the cage (no network; writes only in ~/projects, /tmp, ~/.cache), `sbox CMD` runs without asking."
+)
+
+
+def deny(reason: str) -> Answer:
+    return Answer(Ruling.DENY, reason)
+
+
+def settled(request: Request) -> Answer:
+    """The answer for a request that has ended; a request still pending has none and is a programming error."""
+    who = request.decided_name or request.decided_by or "a person"
+    match request.state:
+        case State.APPROVED:
+            return Answer(Ruling.ALLOW, f"Approved by {who} (request {request.id}).")
+        case State.DENIED:
+            if request.reason:
+                return deny(f"Denied by {who}: {request.reason} (request {request.id})")
+            return deny(f"Denied by {who} (request {request.id}). Explain what you need or take another approach.")
+        case State.EXPIRED:
+            return deny(
+                f"Nobody answered in {request.expires_at - request.created_at:.0f} s, so it did not run "
+                f"(request {request.id}). This is not a refusal; leave it, say that it is waiting for a person, "
+                f"and go on with other work.{' ' + _CAGE_HINT if request.command is not None else ''}"
+            )
+        case State.CANCELLED:
+            return deny(f"The request was withdrawn before anyone answered, so it did not run (request {request.id}).")
+        case State.UNDELIVERABLE:
+            return deny(
+                f"Nobody could be asked, so it did not run (request {request.id}): {request.reason} "
+                "This is not a refusal; tell the person who runs slack-gate."
+            )
+        case _:
+            raise ValueError(f"request {request.id} is {request.state}, which is no answer")

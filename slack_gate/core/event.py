@@ -1,0 +1,51 @@
+"""One tool call of an agent, as its hook reported it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+SHELL_TOOLS = frozenset({"Bash"})
+
+
+@dataclass(frozen=True, slots=True)
+class ToolEvent:
+    """`tool_input` is the agent's JSON object untouched; `call` is the host's id of this call, None where it has none."""
+
+    agent: str
+    session: str
+    call: str | None
+    tool: str
+    tool_input: Mapping[str, Any]
+    cwd: str
+    moment: str = "PreToolUse"
+    mode: str = ""
+    subagent: str = ""
+
+    @property
+    def command(self) -> str | None:
+        """The shell text, or None for a tool that is not a shell."""
+        if self.tool not in SHELL_TOOLS:
+            return None
+        command = self.tool_input.get("command")
+        return command if isinstance(command, str) else None
+
+    @property
+    def unusual_flags(self) -> tuple[str, ...]:
+        """Fields the agent sets to run outside the ordinary way; each makes remembered rules inapplicable."""
+        names = ("dangerouslyDisableSandbox", "run_in_background")
+        return tuple(name for name in names if self.tool_input.get(name))
+
+
+@dataclass(frozen=True, slots=True)
+class NoDecision:
+    """An event the host only announces (a notification): nothing to allow, nothing to ask."""
+
+    agent: str
+    session: str
+    moment: str
+
+
+class MalformedEvent(Exception):
+    """The event cannot be read exactly; the message is the sentence the agent gets."""

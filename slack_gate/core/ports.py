@@ -1,0 +1,118 @@
+"""What the gate needs from the outside, as Protocols; `daemon/serve.py` plugs the real things in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from slack_gate.core.request import Decision, Request
+from slack_gate.core.rules import Key, Rule
+
+Clock = Callable[[], float]  # seconds since the epoch, a clock that counts sleep
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the log before it is chained; the fields of gate-log.jsonl (docs/log.md)."""
+
+    decision: str
+    by: str
+    request: str | None = None
+    digest: str | None = None
+    agent: str | None = None
+    session: str | None = None
+    tool: str | None = None
+    command: str | None = None
+    cwd: str | None = None
+    latency: float | None = None
+    user: str | None = None
+    reason: str | None = None
+
+
+class Verdict(StrEnum):
+    """What became of a click."""
+
+    DECIDED = "decided"
+    OPEN = "open"  # still to be decided
+    ENDED = "ended"  # someone or something decided before
+    UNKNOWN = "unknown"
+    STALE = "stale"  # another message or another content than the one on file
+    FOREIGN = "foreign"  # not an approver of this request, or another team
+    UNREMEMBERABLE = "unrememberable"
+
+
+@dataclass(frozen=True, slots=True)
+class Click:
+    """The gate's answer to a click: what became of it, and the request as it stands now."""
+
+    verdict: Verdict
+    request: Request | None = None
+    rules: tuple[Rule, ...] = ()
+
+
+class Undelivered(Exception):
+    """A surface did not take a card: its own error code, and in how many seconds to try again (None: never)."""
+
+    def __init__(self, error: str, retry_after: float | None) -> None:
+        super().__init__(error)
+        self.error = error
+        self.retry_after = retry_after
+
+
+class Surface(Protocol):
+    """Where approvers are asked. Both methods raise Undelivered."""
+
+    async def post(self, request: Request, approver: str) -> tuple[str, str]:
+        """Channel and message id of the new card."""
+        ...
+
+    async def redraw(self, request: Request, channel: str, message: str) -> None: ...
+
+
+class Store(Protocol):
+    """One method a transaction, named for what happened; each returns only when its log lines are on disk."""
+
+    async def answered(self, entry: Entry) -> None: ...
+
+    async def submitted(self, request: Request, approvers: Sequence[str], surface: str) -> Request: ...
+
+    async def decided(self, decision: Decision, keys: Sequence[Key], shown: Sequence[str], now: float) -> Click: ...
+
+    async def expired(self, home: str, now: float) -> list[Request]: ...
+
+    async def cancelled(self, request: str, by: str, now: float) -> Request | None: ...
+
+    async def undeliverable(self, request: str, reason: str, now: float) -> Request | None: ...
+
+    async def recorded(self) -> None: ...
+
+    async def request(self, request: str) -> Request | None: ...
+
+    async def pending(self, home: str) -> list[Request]: ...
+
+    async def rules(self) -> Sequence[Rule]: ...
+
+
+class Waiting(Protocol):
+    """Who waits for a request to end (`store/wakeups.py`)."""
+
+    def listening(self, request: str) -> AbstractContextManager[Event]: ...
+
+    def wake(self, request: str) -> None: ...
+
+
+class Event(Protocol):
+    """As asyncio's: set once the request may have ended."""
+
+    async def wait(self) -> object: ...
+
+    def clear(self) -> None: ...
+
+
+class Policy(Protocol):
+    """`cage_policy`, or anything with its `classify`."""
+
+    def classify(self, tool: str, tool_input: dict[str, Any] | None, cwd: str | None = None) -> str: ...

@@ -1,0 +1,113 @@
+"""A question to a human: its states, the table of its transitions, and the digest that binds an answer to it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from slack_gate.core.event import ToolEvent
+
+
+class State(StrEnum):
+    PENDING = "pending"
+    APPROVED = "approved"
+    DENIED = "denied"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+    UNDELIVERABLE = "undeliverable"
+    RUNNING = "running"
+    FINISHED = "finished"
+    LOST = "lost"
+
+
+# From each state, where it may go. The store's CHECKs and conditional UPDATEs hold the same table.
+TRANSITIONS: Mapping[State, frozenset[State]] = {
+    State.PENDING: frozenset(
+        {State.APPROVED, State.DENIED, State.EXPIRED, State.CANCELLED, State.UNDELIVERABLE},
+    ),
+    State.APPROVED: frozenset({State.RUNNING}),
+    State.RUNNING: frozenset({State.FINISHED, State.LOST}),
+    **{
+        end: frozenset()
+        for end in (
+            State.DENIED,
+            State.EXPIRED,
+            State.CANCELLED,
+            State.UNDELIVERABLE,
+            State.FINISHED,
+            State.LOST,
+        )
+    },
+}
+
+
+def may(start: State, end: State) -> bool:
+    return end in TRANSITIONS[start]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One row. Times are seconds since the epoch (UTC); `key` is the host's call id or the hook's nonce."""
+
+    id: str
+    digest: str
+    state: State
+    agent: str
+    session: str
+    key: str
+    nonce: str
+    tool: str
+    tool_input: Mapping[str, Any]
+    command: str | None
+    cwd: str
+    host: str
+    home: str
+    why: str
+    created_at: float
+    expires_at: float
+    decided_at: float | None = None
+    decided_by: str = ""
+    decided_name: str = ""
+    reason: str = ""
+
+    @property
+    def event(self) -> ToolEvent:
+        """The call that was asked about; exact only while pending, masked after."""
+        return ToolEvent(self.agent, self.session, self.key, self.tool, self.tool_input, self.cwd)
+
+
+class Choice(StrEnum):
+    APPROVE = "approve"
+    DENY = "deny"
+    ALWAYS = "always"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A person's answer to one request, on one surface; `by` is how the log names the surface (`human-slack`)."""
+
+    request: str
+    digest: str
+    choice: Choice
+    by: str
+    user: str
+    name: str
+    reason: str = ""
+    team: str = ""
+    channel: str = ""
+    message: str = ""
+
+
+def canonical(value: object) -> str:
+    """JSON that is equal exactly when the values are: sorted keys, ASCII, no blanks."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+
+
+def digest(event: ToolEvent, key: str, host: str) -> str:
+    """SHA-256 (hex) over everything an approval is bound to."""
+    bound = [event.agent, event.session, key, event.tool, dict(event.tool_input), event.cwd, host]
+    return hashlib.sha256(canonical(bound).encode()).hexdigest()

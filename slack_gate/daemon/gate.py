@@ -1,0 +1,274 @@
+"""The only place that joins things. Doors translate and call: submit, wait, decide, cancel, expire.
+
+submit   a call comes in: answered at once (green, ungated, remembered, refused) or filed as a pending request
+wait     the answer of a pending request, when it has ended and its log line is on disk
+decide   a person's click
+cancel   the caller is gone
+expire   time is over
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from slack_gate.core import rules
+from slack_gate.core.answer import Answer, Ruling, deny, settled
+from slack_gate.core.event import NoDecision, ToolEvent
+from slack_gate.core.ports import Click, Clock, Entry, Policy, Store, Verdict, Waiting
+from slack_gate.core.request import Choice, Decision, Request, State, digest
+from slack_gate.daemon.own_files import OwnFiles
+
+GRACE_S = 30.0  # how long a hook that vanished without a word may come back
+REPEAT_S = 30.0  # how long an answered call may be answered again to another client of the same call
+MARGIN_S = 5.0  # the request ends this long before its client gives up
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The client that waits: its nonce, and how many seconds it says it can wait."""
+
+    nonce: str
+    limit: float
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """What is the same for every request of this daemon. `surface` is where approvers are asked; times in seconds."""
+
+    home: str
+    host: str
+    approvers: Sequence[str]
+    team: str
+    surface: str
+    wait: float
+
+
+class Gate:
+    """`unshowable` says why a request cannot be shown whole (None: it can); `asked` is told of each change to draw."""
+
+    def __init__(
+        self,
+        store: Store,
+        waiting: Waiting,
+        policy: Policy,
+        own_files: OwnFiles,
+        house: House,
+        clock: Clock,
+        unshowable: Callable[[Request], str | None],
+        changed: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._waiting = waiting
+        self._policy = policy
+        self._own_files = own_files
+        self._house = house
+        self._clock = clock
+        self._unshowable = unshowable
+        self._changed = changed
+        self._callers: dict[str, int] = {}
+        self._left: dict[str, float] = {}
+
+    async def resume(self) -> None:
+        """After a start: agents of requests still pending get the grace to come back."""
+        for request in await self._store.pending(self._house.home):
+            self._left[request.id] = self._clock()
+        self._changed()
+
+    # submit
+
+    async def submit(self, event: ToolEvent | NoDecision, caller: Caller) -> Answer | Request:
+        """An Answer at once, or the Request to `wait` for. Raises StoreError: then nothing may run."""
+        if isinstance(event, NoDecision):
+            await self._store.answered(Entry(event.moment, "gate", agent=event.agent, session=event.session))
+            return Answer(Ruling.SILENT)
+        if self._own_files.touched_by(event):
+            return await self._refused(event, "These are slack-gate's own files; no tool may read or change them.")
+        verdict = self._policy.classify(event.tool, dict(event.tool_input), event.cwd)
+        if verdict == "ungated" and not self._own_files.reached_by(event):
+            await self._store.answered(_entry(event, "ungated", "policy"))
+            return Answer(Ruling.SILENT)
+        if verdict == "green":
+            await self._store.answered(_entry(event, "green", "policy"))
+            return Answer(Ruling.ALLOW, "Green: it stays inside the cage's bounds.")
+        if (coverage := rules.covered(event, await self._store.rules())) is not None:
+            await self._store.answered(_entry(event, "remembered", "always", ", ".join(coverage.rules)))
+            return Answer(Ruling.ALLOW, f"Remembered by Always ({', '.join(coverage.rules)}).", coverage.command)
+        return await self._ask(event, caller)
+
+    async def malformed(self, agent: str, sentence: str) -> Answer:
+        """An event that could not be read."""
+        await self._store.answered(Entry("malformed", "gate", agent=agent, reason=sentence))
+        return deny(f"{sentence} slack-gate cannot show what would run, so it does not run.")
+
+    async def _refused(self, event: ToolEvent, sentence: str) -> Answer:
+        await self._store.answered(_entry(event, "refused", "gate", sentence))
+        return deny(sentence)
+
+    async def _ask(self, event: ToolEvent, caller: Caller) -> Answer | Request:
+        request = self._new(event, caller)
+        if (why := self._unshowable(request)) is not None:
+            return await self._refused(event, why)
+        filed = await self._store.submitted(request, self._house.approvers, self._house.surface)
+        if filed.digest != request.digest:
+            return await self._refused(event, "Another call with the same id, but other content, was asked before.")
+        if filed.state is not State.PENDING and not self._may_repeat(filed, caller):
+            return await self._refused(event, "This call was answered before; an approval counts once.")
+        self._changed()
+        return filed
+
+    def _new(self, event: ToolEvent, caller: Caller) -> Request:
+        now = self._clock()
+        key = event.call or caller.nonce
+        return Request(
+            id=f"SG-{secrets.token_hex(6)}",
+            digest=digest(event, key, self._house.host),
+            state=State.PENDING,
+            agent=event.agent,
+            session=event.session,
+            key=key,
+            nonce=caller.nonce,
+            tool=event.tool,
+            tool_input=event.tool_input,
+            command=event.command,
+            cwd=event.cwd,
+            host=self._house.host,
+            home=self._house.home,
+            why=_why(event),
+            created_at=now,
+            expires_at=now + min(self._house.wait, max(caller.limit - MARGIN_S, caller.limit / 2)),
+        )
+
+    def _may_repeat(self, filed: Request, caller: Caller) -> bool:
+        """The same hook process sending again, or a second hook of the same call, gets the same answer once more."""
+        recent = filed.decided_at is not None and self._clock() - filed.decided_at <= REPEAT_S
+        return filed.nonce == caller.nonce or recent or filed.state is not State.APPROVED
+
+    # wait
+
+    async def wait(self, request: str) -> Answer:
+        """The request's answer once it has ended. Cancelling this coroutine means the client went away."""
+        self._callers[request] = self._callers.get(request, 0) + 1
+        self._left.pop(request, None)
+        try:
+            row = await self._end_of(request)
+        except BaseException:
+            self._leave(request, self._clock())
+            raise
+        self._leave(request, None)
+        if row is None:
+            return deny(f"The request {request} is not on file any more, so it does not run.")
+        await self._store.recorded()
+        return settled(row)
+
+    async def _end_of(self, request: str) -> Request | None:
+        with self._waiting.listening(request) as ended:
+            while True:
+                row = await self._store.request(request)
+                if row is None or row.state is not State.PENDING:
+                    return row
+                await ended.wait()
+                ended.clear()
+
+    def _leave(self, request: str, left_at: float | None) -> None:
+        """One caller fewer; `left_at` starts the grace of a request that nobody waits for any more."""
+        self._callers[request] -= 1
+        if not self._callers[request]:
+            del self._callers[request]
+            if left_at is not None:
+                self._left[request] = left_at
+
+    # decide
+
+    async def decide(self, decision: Decision) -> Click:
+        """A click, answered whatever it is; it decides only when everything about it matches the row on file."""
+        request = await self._store.request(decision.request)
+        click = await self._decide(decision, request)
+        if click.verdict is Verdict.DECIDED:
+            self._ended([click.request] if click.request else [])
+        else:
+            await self._store.answered(_late(decision, click))
+            await self.expire()
+        return click
+
+    async def _decide(self, decision: Decision, request: Request | None) -> Click:
+        if decision.user not in self._house.approvers or decision.team != self._house.team:
+            return Click(Verdict.FOREIGN, request)
+        keys: Sequence[rules.Key] = ()
+        if decision.choice is Choice.ALWAYS and request is not None and request.state is State.PENDING:
+            keys = rules.keys_to_remember(request.event)
+            if not keys:
+                return Click(Verdict.UNREMEMBERABLE, request)
+        return await self._store.decided(decision, keys, [str(key) for key in keys], self._clock())
+
+    async def asked(self, decision: Decision) -> Click:
+        """Whether this click could decide now: a dialog is opened only then. Verdict.OPEN, or what `decide` would say."""
+        request = await self._store.request(decision.request)
+        if request is None:
+            return Click(Verdict.UNKNOWN)
+        if decision.user not in self._house.approvers or decision.team != self._house.team:
+            return Click(Verdict.FOREIGN, request)
+        if decision.digest != request.digest:
+            return Click(Verdict.STALE, request)
+        over = request.state is not State.PENDING or self._clock() >= request.expires_at
+        return Click(Verdict.ENDED if over else Verdict.OPEN, request)
+
+    # cancel, expire
+
+    async def cancel(self, request: str) -> None:
+        """The client says that it will not wait any longer."""
+        if (ended := await self._store.cancelled(request, "caller", self._clock())) is not None:
+            self._ended([ended])
+
+    async def undeliverable(self, request: str, reason: str) -> None:
+        """No approver could be asked."""
+        if (ended := await self._store.undeliverable(request, reason, self._clock())) is not None:
+            self._ended([ended])
+
+    async def expire(self) -> None:
+        """Ends what is over: requests past their time, and those whose client has been gone for the whole grace."""
+        if not self._callers and not self._left:
+            return
+        now = self._clock()
+        self._ended(await self._store.expired(self._house.home, now))
+        for request, left_at in list(self._left.items()):
+            if now - left_at >= GRACE_S:
+                del self._left[request]
+                await self.cancel(request)
+
+    def _ended(self, requests: Sequence[Request]) -> None:
+        for request in requests:
+            self._waiting.wake(request.id)
+        if requests:
+            self._changed()
+
+
+def _why(event: ToolEvent) -> str:
+    return f"{event.tool} is not green here"
+
+
+def _entry(event: ToolEvent, decision: str, by: str, reason: str | None = None) -> Entry:
+    return Entry(
+        decision=decision,
+        by=by,
+        agent=event.agent,
+        session=event.session,
+        tool=event.tool,
+        command=event.command,
+        cwd=event.cwd,
+        reason=reason,
+    )
+
+
+def _late(decision: Decision, click: Click) -> Entry:
+    request = click.request
+    return Entry(
+        decision=f"click-{click.verdict.value}",
+        by=decision.by,
+        request=decision.request,
+        digest=request.digest if request else None,
+        command=request.command if request else None,
+        user=decision.user,
+        reason=decision.choice.value,
+    )

@@ -1,0 +1,34 @@
+"""The daemon's own messages on stderr: for people, or one JSON object a line."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Literal
+
+import structlog
+
+from slack_gate.core.display import visible
+from slack_gate.core.secrets import mask
+
+
+def configure(form: Literal["text", "json"]) -> None:
+    """Every value is masked and made visible first; the SDK's loggers speak only of warnings."""
+    logging.basicConfig(stream=sys.stderr, level=logging.ERROR, format="%(message)s")
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer() if form == "json" else structlog.dev.ConsoleRenderer(colors=False)
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            _safe,
+            renderer,
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+def _safe(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    return {key: visible(mask(value)) if isinstance(value, str) else value for key, value in event.items()}

@@ -1,0 +1,171 @@
+"""Builds everything and runs it: one event loop, one TaskGroup. A task that dies takes the daemon down."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import os
+import signal
+import socket
+import stat
+import time
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from cage import cage_policy
+from slack_gate.config import Settings
+from slack_gate.daemon.gate import Gate, House
+from slack_gate.daemon.outbox import Outbox
+from slack_gate.daemon.own_files import OwnFiles
+from slack_gate.daemon.socket import hook_socket
+from slack_gate.daemon.sweeper import sweep
+from slack_gate.errors import ConfigError
+from slack_gate.slack.app import Buttons
+from slack_gate.slack.cards import unshowable
+from slack_gate.slack.link import Link, check_app_token, check_bot_token, web_client
+from slack_gate.slack.messenger import Messenger
+from slack_gate.slack.people import People
+from slack_gate.store.cards import Cards
+from slack_gate.store.store import Store
+from slack_gate.store.wakeups import Wakeups
+
+SURFACE = "slack"
+PR_SET_DUMPABLE = 4
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A daemon that answers hooks; for tests and the demo."""
+
+    settings: Settings
+    gate: Gate
+    store: Store
+
+
+async def serve(settings: Settings) -> None:
+    """The daemon until SIGTERM or SIGINT. Raises GateError when it cannot start."""
+    _not_traceable()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with running(settings):
+        log.info("waiting for hooks", socket=str(settings.socket_path), approvers=list(settings.approvers))
+        _notify("READY=1")
+        await stop.wait()
+        _notify("STOPPING=1")
+    log.info("stopped")
+
+
+@asynccontextmanager
+async def running(settings: Settings) -> AsyncIterator[Running]:
+    """Starts in the order that fails closed: tokens, people, store, link, and the hook socket last."""
+    _require(settings)
+    make_private(settings.home)
+    client = web_client(settings.slack_bot_token.get_secret_value(), settings.slack_api_url)
+    app_token = settings.slack_app_token.get_secret_value()
+    team = settings.team or await check_bot_token(client)
+    await check_app_token(client, app_token)
+    people = People(client)
+    for approver in settings.approvers:
+        await people.check(approver)
+    async with Store(settings.database, settings.log_path, time.time) as store, asyncio.TaskGroup() as group:
+        running = _Assembly(settings, store, Wakeups(), group)
+        link = Link(running.buttons(client, people, team).app, app_token)
+        running.outbox = Outbox(Cards(store.engine, SURFACE), Messenger(client), link.down, time.time)
+        async with link.opened():
+            tasks = [group.create_task(running.outbox.run(running.gate)), group.create_task(sweep(running.gate))]
+            await running.gate.resume()
+            async with hook_socket(settings.socket_path, running.gate, lambda: _status(link)):
+                yield Running(settings, running.gate, store)
+            for task in tasks:
+                task.cancel()
+
+
+class _Assembly:
+    """The gate and what calls it know one another; this ties the knot."""
+
+    outbox: Outbox
+
+    def __init__(self, settings: Settings, store: Store, wakeups: Wakeups, group: asyncio.TaskGroup) -> None:
+        self._settings = settings
+        self._store = store
+        self._wakeups = wakeups
+        self._group = group
+        self.gate: Gate
+
+    def buttons(self, client: Any, people: People, team: str) -> Buttons:
+        host = socket.gethostname()
+        settings = self._settings
+        house = House(
+            home=f"{host}:{settings.socket_path}",
+            host=host,
+            approvers=settings.approvers,
+            team=team,
+            surface=SURFACE,
+            wait=settings.wait,
+        )
+        own = OwnFiles([settings.home, settings.socket_path.parent])
+        self.gate = Gate(
+            self._store, self._wakeups, cage_policy, own, house, time.time, unshowable, lambda: self.outbox.wake()
+        )
+        return Buttons(client, self.gate, people, self._later)
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> object:
+        return self._group.create_task(work)
+
+
+def _status(link: Link) -> bytes:
+    """What `slack-gate status` prints: never a token."""
+    down = link.down()
+    status = {"healthy": down is None, "lastInboundSeconds": round(link.silent_s(), 1), "fault": down}
+    return json.dumps(status).encode()
+
+
+def _require(settings: Settings) -> None:
+    for name in ("slack_bot_token", "slack_app_token"):
+        if not getattr(settings, name).get_secret_value():
+            raise ConfigError(
+                f"{name.upper()} is not set.", "README.md says how to get it; `slack-gate demo` needs no tokens."
+            )
+    if not settings.approvers:
+        raise ConfigError(
+            "SLACK_GATE_APPROVERS is empty, so nobody could approve anything.", "Set it to your Slack member id."
+        )
+
+
+def make_private(home: Path) -> None:
+    """The home exists, is ours, and is closed to others. Raises ConfigError."""
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = home.stat()
+        if found.st_uid != os.geteuid():
+            raise ConfigError(
+                f"The home {home} belongs to another user.", "Set SLACK_GATE_HOME to a directory of yours."
+            )
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            home.chmod(0o700)
+    except OSError as error:
+        raise ConfigError(f"The home {home} cannot be used: {error.strerror}.", "Set SLACK_GATE_HOME.") from error
+
+
+def _not_traceable() -> None:
+    """Other processes of our uid, the agent's among them, may neither trace us nor read our memory (tokens)."""
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+        raise ConfigError("The kernel does not let slack-gate protect its memory.", "")
+
+
+def _notify(state: str) -> None:
+    """Tells systemd, where it started us."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+            notify.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)

@@ -1,0 +1,216 @@
+"""The hook socket: private from the moment it exists, one live daemon on it, only its own user's hooks.
+
+A client sends `slack-gate/1 AGENT LENGTH NONCE LIMIT CWD_HEX` and the raw event; it gets `CODE LENGTH` and as many
+bytes. While it waits it may send `withdraw`. The socket can ask, never decide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import re
+import socket
+import stat
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from slack_gate.agents import AGENTS, Agent
+from slack_gate.agents.event_json import MAX_EVENT
+from slack_gate.core.answer import Answer, deny
+from slack_gate.core.event import MalformedEvent, NoDecision, ToolEvent
+from slack_gate.daemon.gate import Caller, Gate
+from slack_gate.errors import GateError, SocketError
+
+HEADER = re.compile(rb"slack-gate/1 ([a-z0-9-]{1,40}) ([0-9]{1,8}) ([0-9a-f]{32}) ([0-9]{1,7}) (-|[0-9a-f]{2,8192})\n")
+STATUS = "status"  # in the agent's place: asks for the daemon's health instead of a decision
+MAX_HEADER = 9000
+EVENT_S = 30.0  # how long a client may take to send what it announced
+MAX_PATH = 107  # bytes of a Unix socket's path on Linux
+
+log = structlog.get_logger()
+
+# What a client that breaks the protocol, stalls or goes away makes of its own connection.
+_BROKEN = (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, ValueError)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    agent: str
+    caller: Caller
+    event: bytes
+
+
+@asynccontextmanager
+async def hook_socket(path: Path, gate: Gate, status: Callable[[], bytes]) -> AsyncIterator[None]:
+    """Serves hooks on `path` until the block ends; `status` answers `slack-gate status`.
+
+    Raises SocketError when it cannot be private or is taken.
+    """
+    _private_directory(path.parent)
+    with _only_daemon(path), _listening(path) as listener:
+        server = await asyncio.start_unix_server(_Door(gate, status).serve, sock=listener, limit=MAX_HEADER)
+        async with server:
+            yield
+
+
+def _private_directory(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = directory.lstat()
+    except OSError as error:
+        raise SocketError(f"The socket's directory {directory} cannot be made: {error.strerror}.") from error
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise SocketError(
+            f"The socket's directory {directory} is open to others, so anybody could answer in the gate's name.",
+            f"Make it yours alone (`chmod 700 {directory}`) or set SLACK_GATE_SOCKET to a directory of its own.",
+        )
+
+
+def _only_daemon(path: Path) -> _Lock:
+    return _Lock(path.with_name(path.name + ".lock"))
+
+
+class _Lock:
+    """A lock that the kernel drops with the process: a killed daemon blocks nobody, a busy one is never robbed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd = -1
+
+    def __enter__(self) -> None:
+        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(self._fd)
+            raise SocketError(
+                f"Another slack-gate daemon holds {self._path}.", "Stop it first; two would split the answers."
+            ) from error
+
+    def __exit__(self, *_error: object) -> None:
+        os.close(self._fd)
+
+
+def _listening(path: Path) -> socket.socket:
+    """A bound listener, mode 0600 from its first moment. Only a stale socket of ours is replaced."""
+    if len(os.fsencode(path)) > MAX_PATH:
+        raise SocketError(f"The socket's path is longer than {MAX_PATH} bytes: {path}.", "Set SLACK_GATE_SOCKET.")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    before = os.umask(0o177)
+    try:
+        with suppress(FileNotFoundError):
+            if not stat.S_ISSOCK(path.lstat().st_mode):
+                raise SocketError(f"{path} is there and is no socket.", "Move it away, or set SLACK_GATE_SOCKET.")
+            path.unlink()
+        listener.bind(os.fspath(path))
+    except OSError as error:
+        listener.close()
+        raise SocketError(f"The socket {path} cannot be made: {error.strerror}.") from error
+    except SocketError:
+        listener.close()
+        raise
+    finally:
+        os.umask(before)
+    listener.setblocking(False)
+    return listener
+
+
+def peer_uid(connection: socket.socket) -> int:
+    """The uid of the process at the other end, from the kernel."""
+    return int(struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1])
+
+
+class _Door:
+    """One hook a connection: read a frame, ask the gate, answer, close."""
+
+    def __init__(self, gate: Gate, status: Callable[[], bytes]) -> None:
+        self._gate = gate
+        self._status = status
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Never raises: a client that breaks the protocol or goes away ends its own connection only."""
+        try:
+            await self._serve(reader, writer)
+        except _BROKEN as error:
+            log.info("hook connection ended early", error=repr(error))
+        finally:
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        uid = peer_uid(writer.get_extra_info("socket"))
+        if uid != os.geteuid():
+            log.warning("refused a hook of another user", uid=uid)
+            return
+        async with asyncio.timeout(EVENT_S):
+            frame = await _read_frame(reader)
+        code, output = await self._answer(frame, reader)
+        writer.write(b"%d %d\n%s" % (code, len(output), output))
+        await writer.drain()
+
+    async def _answer(self, frame: Frame, reader: asyncio.StreamReader) -> tuple[int, bytes]:
+        if frame.agent == STATUS:
+            return 0, self._status()
+        agent = AGENTS.get(frame.agent)
+        if agent is None:
+            return 2, f"slack-gate does not know the agent {frame.agent}; nothing runs.".encode()
+        event = None
+        try:
+            event = agent.parse(frame.event)
+            answer = await self._ruling(event, frame.caller, reader)
+        except MalformedEvent as error:
+            answer = await self._malformed(agent, str(error))
+        except GateError as error:
+            log.error("nothing can be allowed", error=str(error))
+            answer = deny(f"slack-gate cannot record a decision, so nothing runs. {error}")
+        except _BROKEN:
+            raise
+        except Exception as error:
+            log.exception("a hook could not be answered")
+            answer = deny(f"slack-gate failed ({type(error).__name__}), so nothing runs. Tell who runs it.")
+        return agent.render(answer, event)
+
+    async def _ruling(self, event: ToolEvent | NoDecision, caller: Caller, reader: asyncio.StreamReader) -> Answer:
+        outcome = await self._gate.submit(event, caller)
+        if isinstance(outcome, Answer):
+            return outcome
+        return await self._wait(outcome.id, reader)
+
+    async def _malformed(self, agent: Agent, sentence: str) -> Answer:
+        try:
+            return await self._gate.malformed(agent.NAME, sentence)
+        except GateError as error:
+            return deny(f"{sentence} {error}")
+
+    async def _wait(self, request: str, reader: asyncio.StreamReader) -> Answer:
+        """The request's answer, unless the client withdraws (cancelled at once) or vanishes (the grace begins)."""
+        answer = asyncio.create_task(self._gate.wait(request))
+        word = asyncio.create_task(reader.readline())
+        try:
+            await asyncio.wait({answer, word}, return_when=asyncio.FIRST_COMPLETED)
+            if answer.done():
+                return answer.result()
+            if word.result() == b"withdraw\n":
+                await self._gate.cancel(request)
+                return await answer
+            raise ConnectionResetError("the client went away")
+        finally:
+            answer.cancel()
+            word.cancel()
+            await asyncio.gather(answer, word, return_exceptions=True)
+
+
+async def _read_frame(reader: asyncio.StreamReader) -> Frame:
+    """Raises ValueError for anything that is not a frame of ours."""
+    header = HEADER.fullmatch(await reader.readuntil(b"\n"))
+    if header is None:
+        raise ValueError("not a slack-gate/1 header")
+    agent, length, nonce, limit, _cwd = header.groups()
+    if int(length) > MAX_EVENT:
+        raise ValueError(f"an event of {int(length)} bytes")
+    return Frame(agent.decode(), Caller(nonce.decode(), float(limit)), await reader.readexactly(int(length)))

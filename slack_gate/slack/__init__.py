@@ -1,0 +1,1 @@
+"""Slack: the listeners of the buttons, the cards, and the calls that draw them."""

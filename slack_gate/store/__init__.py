@@ -1,0 +1,1 @@
+"""Requests, cards, rules and the log in one database; the JSONL log written from it."""

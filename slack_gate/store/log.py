@@ -1,0 +1,154 @@
+"""The log: one JSON object a line, each chained to the one before by SHA-256; append-only.
+
+A line is made inside the transaction that it records (`chained`) and written to the file from the table, in order, and
+synced (`Journal.append`) before the answer leaves. Whatever a crash left out is written from the table at the start.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from slack_gate.core.ports import Entry
+from slack_gate.core.request import canonical
+from slack_gate.core.secrets import mask
+from slack_gate.errors import LogError
+
+FIRST = "0" * 64  # what the first line names as the hash before it
+_TAIL = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """`seq` counts from 1; `text` is the JSON without its line end; `hash` is the one inside `text`."""
+
+    seq: int
+    text: str
+    hash: str
+
+
+def chained(entry: Entry, seq: int, previous: str, now: float) -> Line:
+    """The line for `entry`: every free text masked, the chain's hash over everything else in the line."""
+    stamp = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    fields: dict[str, Any] = {"seq": seq, "ts": stamp, **asdict(entry), "commandId": None, "exitCode": None}
+    for name in ("command", "reason", "cwd"):
+        if fields[name] is not None:
+            fields[name] = mask(fields[name])
+    fields["prev"] = previous
+    fields["hash"] = _hash(fields)
+    return Line(seq, json.dumps(fields, ensure_ascii=True), fields["hash"])
+
+
+def _hash(fields: dict[str, Any]) -> str:
+    return hashlib.sha256(canonical({name: fields[name] for name in fields if name != "hash"}).encode()).hexdigest()
+
+
+class Journal:
+    """gate-log.jsonl. Writers in several processes take turns by a lock on the file itself."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def last_seq(self) -> int:
+        """The number of the last whole line, 0 for an empty or missing file. Raises LogError when it cannot be read."""
+        try:
+            with self.path.open("rb") as file:
+                return _last_whole(file.fileno())[0]
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+
+    def append(self, lines: Sequence[Line]) -> int:
+        """Writes those of `lines` (in order of seq) that the file lacks, synced; returns the file's last seq.
+
+        Raises LogError when the disk refuses, or when the file's end is not the beginning of the next line.
+        """
+        try:
+            fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX)
+                return _append(fd, lines)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+
+
+def _append(fd: int, lines: Sequence[Line]) -> int:
+    last, torn = _last_whole(fd)
+    missing = [line for line in lines if line.seq > last]
+    if not missing:
+        return last
+    if missing[0].seq != last + 1:
+        raise LogError(
+            f"The log file ends at line {last}, the database goes on at line {missing[0].seq}.",
+            "Run `slack-gate log verify`, and restore the file from a backup.",
+        )
+    data = "".join(line.text + "\n" for line in missing).encode()
+    if not data.startswith(torn):
+        raise LogError(
+            "The last line of the log file is damaged.",
+            "Keep a copy of the file, run `slack-gate log verify`, and remove the damaged last line.",
+        )
+    data = data[len(torn) :]
+    while data:
+        data = data[os.write(fd, data) :]
+    os.fdatasync(fd)
+    return missing[-1].seq
+
+
+def _last_whole(fd: int) -> tuple[int, bytes]:
+    """The seq of the last whole line and the bytes after it (a line torn by a crash, else empty)."""
+    size = os.fstat(fd).st_size
+    span = _TAIL
+    while True:
+        tail = os.pread(fd, span, max(0, size - span))
+        head, newline, torn = tail.rpartition(b"\n")
+        if not newline and size <= span:
+            return 0, torn
+        start = head.rfind(b"\n")
+        if newline and (start >= 0 or size <= span):
+            return _seq_of(head[start + 1 :]), torn
+        span *= 4
+
+
+def _seq_of(line: bytes) -> int:
+    try:
+        return int(json.loads(line)["seq"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise LogError(
+            "The last line of the log file is not one of ours.",
+            "Keep a copy of the file and run `slack-gate log verify`.",
+        ) from error
+
+
+def _unwritable(path: Path, error: OSError) -> LogError:
+    return LogError(
+        f"The log {path} cannot be written: {error.strerror or error}.",
+        "Nothing is allowed until it can; free the disk or mend the directory's rights.",
+    )
+
+
+def verify(lines: Iterable[bytes], head: tuple[int, str] | None) -> str | None:
+    """None when the chain holds from the first line to `head` (seq and hash of the table's last), else the fault."""
+    previous, seq = FIRST, 0
+    for number, raw in enumerate(lines, 1):
+        try:
+            fields = json.loads(raw)
+            good = raw.endswith(b"\n") and fields["prev"] == previous and fields["seq"] == seq + 1
+            if not good or fields["hash"] != _hash(fields):
+                return f"line {number} does not follow from the line before it"
+            previous, seq = fields["hash"], fields["seq"]
+        except (ValueError, KeyError, TypeError):
+            return f"line {number} is not a line of this log"
+    if head is not None and head != (seq, previous):
+        return f"line {seq + 1} is missing: the database holds lines up to {head[0]}"
+    return None
