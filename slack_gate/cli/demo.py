@@ -1,0 +1,159 @@
+"""slack-gate demo"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import shutil
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from slack_gate.config import Settings
+from slack_gate.daemon.messages import configure
+from slack_gate.daemon.serve import make_private, running
+from slack_gate.local_slack.person import Person
+from slack_gate.local_slack.server import LocalSlack
+
+PACKAGE = Path(__file__).resolve().parents[1]
+HOOK = PACKAGE / "hook.py"
+SBOX = PACKAGE.parent / "cage" / "sbox"
+APPROVER = "U0DEMO"
+PORT = 8767
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing the sample agent wants to do, what it says about it, and what `--auto` clicks (empty: no card)."""
+
+    command: str
+    remark: str
+    click: str
+
+
+STEPS = (
+    Step("sbox echo hello from the cage", "green: it stays inside the cage, so nobody is asked", ""),
+    Step("touch release-1.4.2.txt", "gated: a person decides", "Approve"),
+    Step("rm -rf database", "gated: please press Deny", "Deny"),
+)
+
+
+@click.command()
+@click.option("--auto", is_flag=True, help="Let a built-in person click (Approve, then Deny), then stop.")
+@click.option("--port", default=PORT, show_default=True, help="Port of the page with the DM; 0 takes a free one.")
+def demo(auto: bool, port: int) -> None:
+    """The daemon against a built-in Slack with a page to click on, and a sample agent that asks. Needs no tokens."""
+    configure("text")
+    sys.exit(asyncio.run(_demo(auto, port)))
+
+
+async def _demo(auto: bool, port: int) -> int:
+    place = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "slack-gate-demo"
+    shutil.rmtree(place, ignore_errors=True)
+    work = place / "work"
+    (work / "database").mkdir(parents=True)
+    make_private(place)
+    async with LocalSlack(port=port) as slack:
+        person = slack.add_user(APPROVER, name="You")
+        settings = Settings(
+            slack_bot_token=slack.bot_token,
+            slack_app_token=slack.app_token,
+            slack_api_url=slack.api_url,
+            approvers=APPROVER,
+            home=place / "home",
+            socket=place / "run" / "gate.sock",
+        )
+        async with running(settings):
+            click.echo(f"The daemon waits for hooks on {settings.socket_path}.")
+            click.echo(f"Your Slack DM:  {slack.page_url}&user={APPROVER}")
+            clicks = asyncio.create_task(_click(person)) if auto else None
+            good = await _sample_agent(work, settings.socket_path)
+            if clicks is not None:
+                await clicks
+                return 0 if good else 1
+            await _until_stopped(settings, work)
+    return 0
+
+
+async def _click(person: Person) -> None:
+    """The built-in person of `--auto`: answers each card as its step says."""
+    for step in STEPS:
+        if step.click:
+            card = await person.wait_for_message(lambda m, s=step: m.has_button(s.click) and s.command in m.plain(), 60)
+            await person.click(card, step.click)
+
+
+async def _sample_agent(work: Path, socket: Path) -> bool:
+    """Asks the hook before each command, as an agent does, and runs what it may. True when all went as remarked."""
+    session = secrets.token_hex(4)
+    good = True
+    for number, step in enumerate(STEPS, 1):
+        click.echo(f"\n[{number}/{len(STEPS)}] The agent wants to run:  {step.command}\n      ({step.remark})")
+        allowed, reason = await _ask(step, number, session, work, socket)
+        good = good and allowed == (step.click != "Deny")
+        if not allowed:
+            click.echo(f"      not run: {reason}")
+            continue
+        code, output = await _run(step.command, work)
+        good = good and code == 0
+        click.echo(f"      allowed: {reason}\n      ran, exit code {code}{': ' + output if output else ''}")
+    return good
+
+
+async def _ask(step: Step, number: int, session: str, work: Path, socket: Path) -> tuple[bool, str]:
+    event = {
+        "session_id": session,
+        "hook_event_name": "PreToolUse",
+        "tool_name": "Bash",
+        "tool_input": {"command": step.command},
+        "tool_use_id": f"toolu_{session}_{number}",
+        "cwd": str(work),
+    }
+    hook = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-IS", str(HOOK), "claude-code", "--socket", str(socket)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, error = await hook.communicate(json.dumps(event).encode())
+    if hook.returncode != 0:
+        return False, error.decode().strip()
+    answer = json.loads(output)["hookSpecificOutput"]
+    return answer["permissionDecision"] == "allow", answer["permissionDecisionReason"]
+
+
+async def _run(command: str, work: Path) -> tuple[int | None, str]:
+    path = f"{SBOX.parent}:{os.environ.get('PATH', os.defpath)}"
+    process = await asyncio.create_subprocess_exec(
+        *("bash", "-c", command),
+        cwd=work,
+        env={**os.environ, "PATH": path},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    return process.returncode, output.decode(errors="backslashreplace").strip()
+
+
+async def _until_stopped(settings: Settings, work: Path) -> None:
+    event = json.dumps(
+        {
+            "session_id": "by-hand",
+            "hook_event_name": "PreToolUse",
+            "tool_name": "Bash",
+            "tool_input": {"command": "make deploy"},
+            "cwd": str(work),
+        }
+    )
+    click.echo("\nAsk something yourself in another terminal:")
+    click.echo(f"  echo '{event}' | {sys.executable} -IS {HOOK} claude-code --socket {settings.socket_path}")
+    click.echo("Ctrl-C stops the demo.")
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await stop.wait()
