@@ -93,19 +93,19 @@ function button(block, element, context) {
 // Asks the confirm dialog, presses, and marks what the app left unacknowledged.
 async function pressed(node, block, element, option, { press }) {
   if (element.confirm && !(await confirmed(element.confirm))) return;
-  node.parentElement.querySelector(".warn")?.remove();
+  const place = node.closest(".block");
+  if (place.nextElementSibling?.matches(".warn")) place.nextElementSibling.remove();
   node.classList.add("busy");
   node.disabled = true;
   const acknowledged = await press(block, element, option);
   node.classList.remove("busy");
   node.disabled = false;
-  if (!acknowledged) node.after(warning());
+  if (!acknowledged) place.after(warning(option ?? element));
 }
 
-function warning() {
-  const why = "The app did not answer in time. Press again.";
-  return make("span", { className: "warn", role: "alert", title: why }, make("span", { "aria-hidden": "true" }, "⚠"),
-    make("span", { className: "warn-text" }, why));
+function warning({ text: { text: label } }) {
+  return make("p", { className: "warn", role: "alert" }, make("span", { "aria-hidden": "true" }, "⚠"),
+    ` The app did not answer to “${label}” in time. Press again.`);
 }
 
 export function confirmed({ title, text: words, confirm, deny, style }) {

@@ -8,7 +8,7 @@ export function make(tag, properties = {}, ...children) {
     else if (name in node && typeof value !== "string") node[name] = value;
     else node.setAttribute(name === "className" ? "class" : name, value);
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
   return node;
 }
 

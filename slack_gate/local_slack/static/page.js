@@ -35,7 +35,9 @@ function show(next) {
   state = next;
   const names = Object.fromEntries([...state.people.map(({ id, name }) => [id, name]), [state.bot, state.app]]);
   document.title = state.user ? `${names[state.user]} · Local Slack` : "Local Slack";
-  showPeople(names);
+  const faces = JSON.stringify([state.people, state.user, state.app]);
+  if (faces !== show.faces) showPeople();
+  show.faces = faces;
   if (state.user) showMessages(names);
   else spot("messages").replaceChildren(make("p", { className: "empty" }, "Whose messages do you want to see?"));
   showModal(state.modal, names, act);
