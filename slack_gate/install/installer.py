@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from slack_gate.errors import InstallError
 from slack_gate.install.files import fingerprint, replace_file, replace_link
-from slack_gate.install.layout import Layout, Record, Scope
+from slack_gate.install.layout import PINNED, Layout, Record, Scope
 from slack_gate.install.program import base_python, copy_program, interpreter_paths, prove_copy
 from slack_gate.install.settings import Json, hook_entry, other_hooks, remove_hook, with_hook, without_hook, write_hook
 from slack_gate.install.trust import untrusted_reason
@@ -55,7 +56,8 @@ def install_steps(home: Path, scope: Scope, project: Path, socket: Path, limit: 
         Step(f"Link {layout.command} to it.", partial(_put_link, layout, record)),
         Step(f"Copy the cage's command to {layout.sbox}.", partial(_put_file, layout, record, layout.sbox, 0o755)),
         Step(f"Copy the classifier to {layout.policy}.", partial(_put_file, layout, record, layout.policy, 0o644)),
-        Step(f"Add the hook to {settings}.", partial(_add_hook, record, settings, entry)),
+        Step(f"Add the hook to {settings}.", partial(_add_hook, layout, record, settings, entry)),
+        *_pin_note(layout),
     ]
 
 
@@ -79,6 +81,8 @@ def uninstall_steps(home: Path, scope: Scope, project: Path) -> Iterator[Step]:
             yield Step(f"{path} stays: it was changed since.")
     if layout.root.exists():
         yield Step(f"Remove {layout.root}.", partial(shutil.rmtree, layout.root))
+    if PINNED.exists():
+        yield Step(f"Warning: {PINNED} still blocks every call. Run `sudo rm {PINNED}`.")
 
 
 def _refuse_untrusted(layout: Layout, settings: Path | None) -> None:
@@ -106,6 +110,14 @@ def _warnings(layout: Layout, settings: Path, scope: Scope) -> Iterator[Step]:
         yield Step(f"Warning: {settings} holds {count} more PreToolUse hook(s), which may change an approved call.")
     if str(layout.command.parent) not in os.environ.get("PATH", "").split(os.pathsep):
         yield Step(f"Note: {layout.command.parent} is not in PATH.")
+
+
+def _pin_note(layout: Layout) -> Iterator[Step]:
+    if not PINNED.exists():
+        yield Step(
+            "Warning: `disableAllHooks` in a project's settings, which the cage can write, switches this hook off. "
+            f"Only root can pin it: sudo install -D -m 644 {shlex.quote(str(layout.managed))} {PINNED}"
+        )
 
 
 def _foreign(layout: Layout, record: Record) -> list[Path]:
@@ -149,7 +161,8 @@ def _make_room(record: Record, path: Path) -> None:
         path.rename(_aside(path))
 
 
-def _add_hook(record: Record, settings: Path, entry: Json) -> None:
+def _add_hook(layout: Layout, record: Record, settings: Path, entry: Json) -> None:
+    write_hook(layout.managed, entry)
     record.add(settings=settings)
     write_hook(settings, entry)
 

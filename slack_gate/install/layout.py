@@ -11,6 +11,8 @@ from slack_gate.errors import InstallError
 from slack_gate.install.files import fingerprint, replace_file
 
 Scope = Literal["user", "project"]
+PINNED = Path("/etc/claude-code/managed-settings.d/50-slack-gate.json")
+"""Where root can put our hook so that no project's settings switch it off."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,11 @@ class Layout:
     @property
     def record(self) -> Path:
         return self.root / "installed.json"
+
+    @property
+    def managed(self) -> Path:
+        """The settings that root may copy to `PINNED`."""
+        return self.root / "managed-settings.json"
 
     @property
     def hook(self) -> Path:

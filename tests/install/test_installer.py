@@ -1,0 +1,206 @@
+"""The installation as a whole, with a real copy of the program that runs on its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import stat
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from slack_gate.cli.install import install, uninstall
+from slack_gate.errors import InstallError
+from slack_gate.install import hook_entry, untrusted_reason, write_hook
+from slack_gate.install.files import fingerprint
+from slack_gate.install.program import base_python
+
+SOURCE = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def home(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same HOME below a name with a blank, and the only one that the program sees."""
+    inner = home / "an na"
+    (inner / ".claude").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(inner))
+    monkeypatch.setenv("SLACK_GATE_HOME", str(inner / "gate"))
+    monkeypatch.setenv("SLACK_GATE_WAIT", "100")
+    for name in ("SLACK_GATE_SOCKET", "XDG_RUNTIME_DIR", "PYTHONPATH"):
+        monkeypatch.delenv(name, raising=False)
+    return inner
+
+
+def run(command: object, *words: str) -> str:
+    result = CliRunner().invoke(command, ["claude-code", *words], catch_exceptions=False)  # type: ignore[arg-type]
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def tree(home: Path) -> dict[str, str | None]:
+    """Every file and link below `home`, with what is in it."""
+    paths = (path for path in home.rglob("*") if path.is_symlink() or path.is_file())
+    return {str(path.relative_to(home)): fingerprint(path) for path in paths}
+
+
+def hook_line(settings: Path) -> dict[str, object]:
+    (group,) = json.loads(settings.read_text())["hooks"]["PreToolUse"]
+    (hook,) = group["hooks"]
+    assert isinstance(hook, dict)
+    return hook
+
+
+def test_install_again_and_uninstall(home: Path) -> None:
+    settings, sbox = home / ".claude/settings.json", home / ".local/bin/sbox"
+    settings.write_text('{\n  "model": "opus"\n}\n')
+    sbox.parent.mkdir(parents=True)
+    sbox.write_text("an older cage\n")
+    before = tree(home)
+
+    said = run(install)
+    assert f"{sbox} was there before" in said
+    assert "Only root can pin it" in said
+    hook = hook_line(settings)
+    script = home / ".local/share/slack-gate/current/lib/slack_gate/hook.py"
+    assert shlex.split(str(hook["command"]))[:8] == [
+        str(base_python()), "-IS", str(script), "claude-code",
+        "--socket", str(home / "gate/run/gate.sock"), "--limit", "130",
+    ]  # fmt: skip
+    assert hook["timeout"] == 190
+    assert sbox.read_bytes() == (SOURCE / "cage/sbox").read_bytes()
+    assert stat.S_IMODE(sbox.stat().st_mode) == 0o755
+    assert (home / ".claude/hooks/cage_policy.py").read_bytes() == (SOURCE / "cage/cage_policy.py").read_bytes()
+    for path in (script, sbox, home / ".local/bin/slack-gate", settings):
+        assert untrusted_reason(path, home) is None
+
+    alone = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+    version = subprocess.run([home / ".local/bin/slack-gate", "--version"], env=alone, capture_output=True, text=True)
+    assert version.stdout == "slack-gate, version 0.1.0\n", version
+    blocked = subprocess.run(
+        str(hook["command"]), shell=True, env=alone, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    assert blocked.returncode == 2
+    assert "no daemon listens" in blocked.stderr
+
+    sbox.write_text("changed by hand\n")
+    (home / ".local/bin/sbox.before-slack-gate").rename(home / "kept")
+    first = settings.read_bytes(), os.readlink(home / ".local/share/slack-gate/current")
+    run(install)
+    assert settings.read_bytes() == first[0]
+    assert os.readlink(home / ".local/share/slack-gate/current") != first[1]
+    assert len(list((home / ".local/share/slack-gate/versions").iterdir())) == 2
+
+    (home / "kept").rename(home / ".local/bin/sbox.before-slack-gate")
+    run(uninstall)
+    assert tree(home) == before
+
+
+def test_the_program_goes_with_the_last_hook(home: Path) -> None:
+    project = home / "work"
+    project.mkdir()
+    run(install)
+    run(install, "--scope", "project", "--dir", str(project))
+    assert hook_line(project / ".claude/settings.json") == hook_line(home / ".claude/settings.json")
+    assert "The program stays" in run(uninstall)
+    assert (home / ".local/bin/slack-gate").exists()
+    run(uninstall, "--scope", "project", "--dir", str(project))
+    assert set(tree(home)) == {".claude/settings.json", "work/.claude/settings.json"}
+    assert json.loads((home / ".claude/settings.json").read_text()) == {}
+
+
+def test_a_file_changed_since_is_not_removed(home: Path) -> None:
+    run(install)
+    policy = home / ".claude/hooks/cage_policy.py"
+    policy.write_text("mine now\n")
+    assert f"{policy} stays" in run(uninstall)
+    assert policy.read_text() == "mine now\n"
+
+
+@pytest.mark.parametrize("command", [install, uninstall], ids=["install", "uninstall"])
+def test_a_dry_run_says_it_and_changes_nothing(home: Path, command: object) -> None:
+    write_hook(home / ".claude/settings.json", hook_entry("/usr/bin/python3", "/x/slack_gate/hook.py"))
+    before = tree(home)
+    said = run(command, "--dry-run")
+    assert str(home / ".claude/settings.json") in said
+    assert said.endswith("Nothing was changed.\n")
+    assert tree(home) == before
+
+
+def invalid_json(home: Path) -> None:
+    (home / ".claude/settings.json").write_text("{")
+
+
+def settings_in_the_zone(home: Path) -> None:
+    (home / "projects").mkdir()
+    (home / "projects/settings.json").write_text("{}")
+    (home / ".claude/settings.json").symlink_to("../projects/settings.json")
+
+
+def share_in_the_zone(home: Path) -> None:
+    (home / "projects/share").mkdir(parents=True)
+    (home / ".local").mkdir()
+    (home / ".local/share").symlink_to("../projects/share")
+
+
+def bin_open_to_others(home: Path) -> None:
+    (home / ".local/bin").mkdir(parents=True)
+    (home / ".local/bin").chmod(0o777)
+
+
+def place_taken_twice(home: Path) -> None:
+    (home / ".local/bin").mkdir(parents=True)
+    (home / ".local/bin/sbox").write_text("theirs")
+    (home / ".local/bin/sbox.before-slack-gate").write_text("theirs too")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [invalid_json, settings_in_the_zone, share_in_the_zone, bin_open_to_others, place_taken_twice],
+    ids=lambda spoil: str(spoil.__name__),
+)
+def test_a_refusal_gives_the_reason_and_changes_nothing(home: Path, spoil: object) -> None:
+    assert callable(spoil)
+    spoil(home)
+    before = tree(home)
+    with pytest.raises(InstallError) as caught:
+        run(install)
+    assert str(home) in caught.value.sentence
+    assert caught.value.next_step
+    assert tree(home) == before
+
+
+def test_a_home_in_the_zone_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        monkeypatch.setenv("HOME", directory)
+        monkeypatch.setenv("SLACK_GATE_HOME", f"{directory}/gate")
+        with pytest.raises(InstallError, match="lies in /tmp, where the agent and the cage can write"):
+            run(install)
+        assert tree(Path(directory)) == {}
+
+
+def test_an_interpreter_in_the_zone_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = home / "projects/python3"
+    python.parent.mkdir()
+    python.write_text("")
+    monkeypatch.setattr("sys._base_executable", str(python))
+    with pytest.raises(InstallError, match="/projects, where the agent and the cage can write"):
+        run(install)
+
+
+def test_a_copy_that_does_not_start_is_thrown_away(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(install)
+    before = tree(home)
+    monkeypatch.setattr("slack_gate.install.program.OURS", ("slack_gate",))
+    with pytest.raises(InstallError, match="The copied program does not start: ModuleNotFoundError"):
+        run(install)
+    assert tree(home) == before
+
+
+def test_a_project_in_the_zone_is_installed_with_a_warning(home: Path) -> None:
+    project = home / "projects/shop"
+    project.mkdir(parents=True)
+    assert "it can take the hook out" in run(install, "--scope", "project", "--dir", str(project), "--dry-run")
