@@ -198,7 +198,7 @@ class Methods:
             raise invalid_arguments("missing required field: view")
         if faults := view_faults(view):
             raise invalid_arguments(*faults)
-        if len(json.dumps(view).encode()) > VIEW_BYTES:
+        if len(json.dumps(view, ensure_ascii=False).encode()) > VIEW_BYTES:
             raise Refused("view_too_large")
         checked: dict[str, Any] = view
         return checked

@@ -25,6 +25,7 @@ from slack_gate.local_slack.web_api import Call, WebApi
 from slack_gate.local_slack.workspace import Message, User, Workspace
 
 HOST = "127.0.0.1"
+LARGEST_BODY = 4 * 1024 * 1024  # bytes; a modal over its own limit must get far enough to be told so
 
 
 def own_manifest() -> dict[str, Any]:
@@ -83,7 +84,7 @@ class LocalSlack:
         Raises:
             OSError: it is taken.
         """
-        app = web.Application(middlewares=[guard])
+        app = web.Application(middlewares=[guard], client_max_size=LARGEST_BODY)
         app.router.add_route("*", "/api/{method}", self._web_api.answer)
         app.router.add_get("/link/", self._links.serve)
         response_urls = ResponseUrls(self.workspace, self._grants, self._faults)

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from local_slack.apps import client_of
 from slack_gate.local_slack import LocalSlack
+from tests.local_slack.apps import client_of
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 from playwright.async_api import Browser, Page, async_playwright, expect
 from slack_sdk.web.async_client import AsyncWebClient
 
-from local_slack.apps import app_of, card, connected
 from slack_gate.local_slack import LocalSlack
+from tests.local_slack.apps import app_of, card, connected
 
 ARTIFACTS = Path(__file__).parents[2] / "test-artifacts"
 CHROMIUM = "/usr/bin/chromium"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from local_slack.apps import app_of, card, connected
 from slack_gate.local_slack import LocalSlack
+from tests.local_slack.apps import app_of, card, connected
 
 DECIDED: list[dict[str, object]] = [{"type": "section", "text": {"type": "plain_text", "text": "Approved by Ana"}}]
 
