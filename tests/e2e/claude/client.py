@@ -96,9 +96,9 @@ def _npm_pack(package: str, directory: Path) -> Path:
 
 
 @contextmanager
-def throw_away_home(parent: str = "/var/tmp") -> Iterator[Path]:
+def throw_away_home(parent: str = "/var/tmp", prefix: str = "slack-gate-home-") -> Iterator[Path]:
     """A HOME of `USER_ID` with an empty `.claude`, `tmp` and `work`, removed at the end."""
-    home = Path(tempfile.mkdtemp(prefix="slack-gate-home-", dir=parent)).resolve()
+    home = Path(tempfile.mkdtemp(prefix=prefix, dir=parent)).resolve()
     try:
         for directory in (home, home / ".claude", home / "tmp", home / "work"):
             directory.mkdir(exist_ok=True)
