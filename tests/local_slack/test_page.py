@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -230,6 +231,50 @@ async def test_a_press_that_nobody_acknowledges_is_marked(browser: Browser, slac
     await shot(page, "phone-unanswered")
 
 
+async def test_a_modal_nobody_answers_and_escape(browser: Browser, slack: LocalSlack) -> None:
+    client = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url, retry_handlers=[])
+    ana = slack.add_user("U0ANA", name="Ana")
+    app = app_of(slack)
+
+    @app.action("approve")
+    async def approve(ack: Any, body: dict[str, Any], client: AsyncWebClient) -> None:
+        await ack()
+        await client.views_open(trigger_id=body["trigger_id"], view=form())
+
+    async with connected(slack, app):
+        parent = await client.chat_postMessage(channel="U0ANA", text="?", blocks=card())
+        await client.chat_postMessage(channel="U0ANA", text="later", blocks=[])
+        await client.chat_postMessage(channel="U0ANA", text="a reply", thread_ts=parent["ts"])
+        page = await opened(browser, slack, "desk", [])
+        await expect(page.locator("article")).to_have_text(
+            [re.compile("Approve"), re.compile("a reply"), re.compile("later")]
+        )
+        await page.get_by_role("button", name="Approve").click()
+        dialog = page.get_by_role("dialog", name="Deny with a reason")
+        await dialog.get_by_label("Tell the agent").fill("no")
+    await dialog.get_by_role("button", name="Deny").click()  # the link is gone
+    await expect(dialog.get_by_role("alert")).to_have_text("We had some trouble connecting. Try again?")
+    await expect(dialog.get_by_label("Tell the agent")).to_have_value("no")
+    await page.keyboard.press("Escape")
+    await expect(dialog).to_have_count(0)
+    assert ana.modal is None
+
+
+async def test_a_long_section_is_folded_as_slack_folds_it(browser: Browser, slack: LocalSlack) -> None:
+    client = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url, retry_handlers=[])
+    slack.add_user("U0ANA", name="Ana")
+    text = {"type": "mrkdwn", "text": "word " * 300}
+    for more in ({}, {"expand": True}):
+        await client.chat_postMessage(channel="U0ANA", text="x", blocks=[{"type": "section", "text": text, **more}])
+    page = await opened(browser, slack, "desk", [])
+    await expect(page.get_by_role("button", name="See more")).to_have_count(1)
+    folded, whole = page.locator("article .text").first, page.locator("article .text").last
+    assert await folded.evaluate("node => node.scrollHeight > node.clientHeight")
+    assert await whole.evaluate("node => node.scrollHeight === node.clientHeight")
+    await page.get_by_role("button", name="See more").click()
+    assert await folded.evaluate("node => node.scrollHeight === node.clientHeight")
+
+
 async def test_a_new_visitor_picks_whose_messages_to_see(browser: Browser, slack: LocalSlack) -> None:
     client = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url, retry_handlers=[])
     slack.add_user("U0ANA", name="Ana")
@@ -268,6 +313,9 @@ async def test_without_the_key_or_from_another_site_nothing_is_shown_or_done(sla
             assert await status(method, path, key, evil) == 403
             assert await status(method, path, key, renamed) == 403
         assert await status("POST", "/page/act", key, own) == 200
+        for body in ({"do": "press"}, {**press, "ts": "1.1"}, {**press, "do": "shrug"}, {**press, "user": "U0EVE"}, []):
+            async with session.post(root + "/page/act", params=key, headers=own, json=body) as answer:
+                assert answer.status == 400
         async with session.get(root + "/", params=key) as answer:
             policy = answer.headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy

@@ -192,6 +192,22 @@ async def test_text_and_blocks_of_updates(slack: LocalSlack, client: AsyncWebCli
     assert ana.messages == [] and (await refusal(client.chat_delete(**where)))["error"] == "message_not_found"
 
 
+async def test_threads_and_opened_conversations() -> None:
+    manifest = own_manifest()
+    manifest["oauth_config"]["scopes"]["bot"].append("im:write")
+    async with LocalSlack(manifest=manifest) as slack:
+        ana = slack.add_user("U0ANA", name="Ana")
+        client = client_of(slack)
+        channel = (await client.conversations_open(users="U0ANA"))["channel"]["id"]
+        assert channel == ana.channel
+        assert (await refusal(client.conversations_open(users="U0NONE")))["error"] == "user_not_found"
+        parent = await client.chat_postMessage(channel=channel, text="parent")
+        reply = await client.chat_postMessage(channel=channel, text="reply", thread_ts=parent["ts"])
+        assert reply["message"]["thread_ts"] == parent["ts"] and ana.messages[-1].thread_ts == parent["ts"]
+        missing = client.api_call("views.open", json={"trigger_id": "1.2.3"})
+        assert (await refusal(missing))["response_metadata"]["messages"] == ["[ERROR] missing required field: view"]
+
+
 async def test_a_long_post_is_cut(slack: LocalSlack, client: AsyncWebClient) -> None:
     ana = slack.add_user("U0ANA", name="Ana")
     await client.chat_postMessage(channel="U0ANA", text="x" * 40_001)
@@ -289,6 +305,10 @@ async def test_a_response_url_has_five_uses_and_half_an_hour() -> None:
             urls.append(body["response_url"])
             await ack()
 
+        gone = slack.api_url.replace("/api/", f"/actions/{slack.team_id}/none")
+        async with session.post(gone, json={"text": "x"}) as reply:
+            assert reply.status == 404
+
         async def answer(url: str, **body: Any) -> tuple[int, str]:
             async with session.post(url, json=body) as reply:
                 return reply.status, await reply.text()
@@ -299,6 +319,9 @@ async def test_a_response_url_has_five_uses_and_half_an_hour() -> None:
             for _ in range(2):
                 await ana.click(shown, "Approve")
         assert (await answer(urls[0], blocks=[{"type": "section"}]))[0] == 400
+        for bad in ("{", "[]"):
+            async with session.post(urls[0], data=bad) as reply:
+                assert reply.status == 400
         assert await answer(urls[0], text="only you") == (200, "ok")
         assert await answer(urls[0], text="both", response_type="in_channel") == (200, "ok")
         assert [m.text for m in ana.ephemerals] == ["only you"] and ana.messages[-1].text == "both"
