@@ -1,0 +1,187 @@
+/* What the cage must not change although it lies where it may write: in every repository the files that make git run
+ * something, and the files that make editors and agents run something; and the sockets of programs outside.
+ *
+ * A guarded file is mounted read-only. The directories above it are pinned, so that no rename can put another in its
+ * place, and the pins are covered by the same tree, so that ordinary renames between directories go on working. */
+#define _GNU_SOURCE
+#include "sbox.h"
+#include "steps.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { DEPTH_PROJECTS = 3, DEPTH_TMP = 1, MOST_DIRECTORIES = 20000 };
+
+/* Read-only where they are; where they are not, their appearance is reported. */
+static const char *const TOOL_FILES[] = {".claude", ".mcp.json", ".vscode", ".idea", ".envrc"};
+static const char *const GIT_FILES[] = {"hooks", "config", "config.worktree", "commondir", "gitdir", "info/attributes"};
+
+typedef struct {
+    Run *run;
+    List found;               /* worktrees of the repositories */
+    List pins, guards, hides; /* paths; written to the plan in this order, the cover between the first two */
+    int directories;          /* looked at so far */
+} Search;
+
+static void add_once(List *list, const char *path) {
+    for (size_t i = list->count; i-- > 0 && list->count - i < 16;)
+        if (!strcmp(list->at[i], path)) return;
+    add(list, path);
+}
+
+static void guard(Search *search, const char *path) {
+    if (exists(path)) add(&search->guards, path);
+}
+
+/* Every directory from below the writable one down to `path`. */
+static void pin(Search *search, const char *zone, const char *path) {
+    if (!is_below(path, zone) || !strcmp(path, zone)) return;
+    for (const char *slash = path + strlen(zone) + 1; (slash = strchr(slash, '/')); slash++)
+        add_once(&search->pins, text("%.*s", (int)(slash - path), path));
+    add_once(&search->pins, path);
+}
+
+/* A directory that holds a git configuration: .git itself, and those of its submodules and linked worktrees. */
+static void guard_git_directory(Search *search, const char *zone, const char *git) {
+    pin(search, zone, git);
+    for (size_t i = 0; i < sizeof GIT_FILES / sizeof *GIT_FILES; i++) guard(search, text("%s/%s", git, GIT_FILES[i]));
+    const char *commondir = text("%s/commondir", git);
+    if (!exists(commondir)) add(&search->run->watched, commondir);
+    static const char *const INNER[] = {"modules", "worktrees"};
+    for (int i = 0; i < 2; i++) {
+        const char *parent = text("%s/%s", git, INNER[i]);
+        DIR *directory = opendir(parent);
+        struct dirent *entry;
+        while (directory && (entry = readdir(directory)))
+            if (entry->d_name[0] != '.') guard_git_directory(search, zone, text("%s/%s", parent, entry->d_name));
+        if (directory) closedir(directory);
+    }
+}
+
+/* The directory that core.hooksPath names, when it lies in the worktree. */
+static void guard_configured_hooks(Search *search, const char *zone, const char *worktree, const char *git) {
+    FILE *file = fopen(text("%s/config", git), "re");
+    char *line = NULL, value[PATH_MAX];
+    size_t room = 0;
+    while (file && getline(&line, &room, file) >= 0) {
+        char *key = line + strspn(line, " \t");
+        if (strncasecmp(key, "hookspath", 9) || sscanf(key + 9, " = %4095[^\n]", value) != 1) continue;
+        const char *path = realpath(value[0] == '/' ? value : text("%s/%s", worktree, value), NULL);
+        if (path && is_below(path, zone)) pin(search, zone, path), guard(search, path);
+    }
+    free(line);
+    if (file) fclose(file);
+}
+
+static void guard_repository(Search *search, const char *zone, const char *worktree, const char *git, bool linked) {
+    for (size_t i = 0; i < sizeof TOOL_FILES / sizeof *TOOL_FILES; i++) {
+        const char *path = text("%s/%s", worktree, TOOL_FILES[i]);
+        if (exists(path)) {
+            add(&search->guards, path);
+        } else {
+            add(&search->run->watched, path);
+        }
+    }
+    if (linked) { /* .git is a file that names the real directory */
+        pin(search, zone, worktree);
+        guard(search, git);
+        return;
+    }
+    guard_git_directory(search, zone, git);
+    guard_configured_hooks(search, zone, worktree, git);
+}
+
+/* True when `directory` is a repository, which is then guarded. */
+static bool look_for_repository(Search *search, const char *zone, const char *directory) {
+    const char *git = text("%s/.git", directory);
+    struct stat info;
+    if (lstat(git, &info)) return false;
+    if (S_ISLNK(info.st_mode) || (S_ISREG(info.st_mode) && info.st_size == 0)) return false;
+    for (size_t i = 0; i < search->found.count; i++)
+        if (!strcmp(search->found.at[i], directory)) return true;
+    add(&search->found, text("%s", directory));
+    guard_repository(search, zone, directory, git, !S_ISDIR(info.st_mode));
+    return true;
+}
+
+static void look_below(Search *search, const char *zone, const char *path, int depth) {
+    DIR *directory = opendir(path);
+    struct dirent *entry;
+    while (directory && (entry = readdir(directory)) && search->directories < MOST_DIRECTORIES) {
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
+        if (entry->d_type == DT_SOCK || entry->d_type == DT_FIFO)
+            add(&search->hides, text("%s/%s", path, entry->d_name));
+        if (entry->d_type != DT_DIR) continue;
+        search->directories++;
+        const char *below = text("%s/%s", path, entry->d_name);
+        if (!look_for_repository(search, zone, below) && depth > 1) look_below(search, zone, below, depth - 1);
+    }
+    if (directory) closedir(directory);
+}
+
+/* The repositories that the working directory is in, however deep. */
+static void look_above(Search *search, const char *zone, const char *cwd) {
+    if (!is_below(cwd, zone)) return;
+    char *path = text("%s", cwd);
+    while (strlen(path) > strlen(zone)) {
+        look_for_repository(search, zone, path);
+        *strrchr(path, '/') = 0;
+    }
+}
+
+/* The sockets that programs outside listen on, wherever they are; /run and the hidden part of the home are gone already. */
+static void find_sockets(Search *search) {
+    FILE *file = fopen("/proc/net/unix", "re");
+    char *line = NULL;
+    size_t room = 0;
+    while (file && getline(&line, &room, file) >= 0) {
+        char *path = strchr(line, '/');
+        if (!path || path == line || path[-1] != ' ') continue;
+        path[strcspn(path, "\n")] = 0;
+        if (!is_below(path, "/run") && !is_below(path, "/var/run")) add_once(&search->hides, text("%s", path));
+    }
+    free(line);
+    if (file) fclose(file);
+}
+
+static void guard_zone(Run *run, const char *zone, int depth) {
+    Search search = {.run = run};
+    look_above(&search, zone, run->cwd);
+    look_below(&search, zone, zone, depth);
+    if (!strcmp(zone, run->tmp)) find_sockets(&search);
+    if (search.pins.count) addf(&run->steps, "%c", SAVE), add(&run->steps, ""), add(&run->steps, zone);
+    for (size_t i = 0; i < search.pins.count; i++)
+        addf(&run->steps, "%c", PIN), add(&run->steps, ""), add(&run->steps, search.pins.at[i]);
+    if (search.pins.count) addf(&run->steps, "%c", COVER), add(&run->steps, ""), add(&run->steps, zone);
+    for (size_t i = 0; i < search.guards.count; i++)
+        addf(&run->steps, "%c", GUARD), add(&run->steps, ""), add(&run->steps, search.guards.at[i]);
+    for (size_t i = 0; i < search.hides.count; i++)
+        addf(&run->steps, "%c", HIDE), add(&run->steps, ""), add(&run->steps, search.hides.at[i]);
+}
+
+void plan_guards(Run *run) {
+    guard_zone(run, run->projects, DEPTH_PROJECTS);
+    guard_zone(run, run->tmp, DEPTH_TMP);
+}
+
+/* After the end. A commondir would redirect git to a configuration of the cage's choice, so it is taken away. */
+void report_new_files(const Run *run) {
+    for (size_t i = 0; i < run->watched.count; i++) {
+        const char *path = run->watched.at[i];
+        if (!exists(path)) continue;
+        size_t length = strlen(path), ending = strlen("/commondir");
+        if (length > ending && !strcmp(path + length - ending, "/commondir")) {
+            unlink(path);
+            dprintf(2, "sbox: %s appeared in the cage and was removed: git outside would have run what it names.\n", path);
+        } else {
+            dprintf(2, "sbox: %s appeared in the cage. Programs outside may run what it says: read it before you open the "
+                       "project.\n", path);
+        }
+    }
+}

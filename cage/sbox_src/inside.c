@@ -1,0 +1,232 @@
+/* Inside the cage, between bubblewrap and the command: the remaining mounts, then no rights, limits, the system call
+ * filter, and the command itself. Whatever fails is reported, and nothing is started. */
+#define _GNU_SOURCE
+#include "filter.h"
+#include "sbox.h"
+#include "steps.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef OPEN_TREE_CLONE
+#define OPEN_TREE_CLONE 1
+#endif
+#ifndef MOVE_MOUNT_F_EMPTY_PATH
+#define MOVE_MOUNT_F_EMPTY_PATH 0x4
+#endif
+
+typedef struct {
+    char **steps; /* kind, source, target */
+    int *sources; /* opened before the first step */
+    size_t count;
+    const char *layer; /* the directory that holds upper/ and work/, or "" */
+    int layer_fd;
+    int saved; /* the tree remembered by SAVE */
+} Mounts;
+
+static int report_to;
+
+static void report(char stage, const char *what) {
+    Report message = {.stage = stage, .error = errno};
+    snprintf(message.what, sizeof message.what, "%s", what);
+    if (send(report_to, &message, sizeof message, MSG_NOSIGNAL) < 0) _exit(EXIT_CAGE);
+}
+
+static void give_up(char stage, const char *what) __attribute__((noreturn));
+static void give_up(char stage, const char *what) {
+    report(stage, what);
+    _exit(EXIT_CAGE);
+}
+
+static const char *fd_path(int fd) {
+    return text("/proc/self/fd/%d", fd);
+}
+
+static void make_parents(const char *path) {
+    char *copy = text("%s", path);
+    for (char *slash = copy; (slash = strchr(slash + 1, '/')); *slash = '/') {
+        *slash = 0;
+        mkdir(copy, 0755);
+    }
+}
+
+static int make_read_only(const char *path) {
+    return mount(NULL, path, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL);
+}
+
+static int show(int source, const char *target) {
+    struct stat info;
+    if (source < 0) return 0; /* gone since the plan was made */
+    if (fstat(source, &info)) return -1;
+    make_parents(target);
+    if (S_ISDIR(info.st_mode))
+        mkdir(target, 0755);
+    else
+        close(open(target, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    return mount(fd_path(source), target, NULL, MS_BIND | MS_REC, NULL);
+}
+
+static int hide(const char *path) {
+    struct stat info;
+    if (stat(path, &info)) return 0;
+    if (!S_ISDIR(info.st_mode)) return mount("/dev/null", path, NULL, MS_BIND, NULL);
+    return mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY, "mode=0755,size=4k");
+}
+
+static int guard(const char *path) {
+    if (mount(path, path, NULL, MS_BIND | MS_REC, NULL)) return errno == ENOENT ? 0 : -1;
+    return make_read_only(path);
+}
+
+/* The real cache below, this cage's writes above; where the kernel has no such overlay, the writes alone. */
+static int layer(const Mounts *mounts, int source, const char *target) {
+    make_parents(target);
+    mkdir(target, 0755);
+    if (mounts->layer_fd < 0) return -1;
+    const char *above = fd_path(mounts->layer_fd);
+    /* volatile: no sync of the whole disk at the end of every cage; the kernel's mark of it must go before the next one */
+    unlink(text("%s/work/work/incompat/volatile/dirty", above));
+    rmdir(text("%s/work/work/incompat/volatile", above));
+    rmdir(text("%s/work/work/incompat", above));
+    const char *options =
+        text("lowerdir=%s,upperdir=%s/upper,workdir=%s/work,userxattr,volatile", fd_path(source), above, above);
+    if (!mount("overlay", target, "overlay", MS_NOSUID | MS_NODEV, options)) return 0;
+    return mount(text("%s/upper", above), target, NULL, MS_BIND, NULL);
+}
+
+static int take(Mounts *mounts, char kind, int source, const char *from, const char *target) {
+    switch (kind) {
+    case EMPTY: return mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755");
+    case SEAL: return make_read_only(target);
+    case SHOW: return show(source, target);
+    case FOLDER: return mkdir(target, 0700);
+    case LINK: return make_parents(target), symlink(from, target);
+    case HIDE: return hide(target);
+    case LAYER: return layer(mounts, source, target);
+    case PIN: return mount(target, target, NULL, MS_BIND | MS_REC, NULL) && errno != ENOENT ? -1 : 0;
+    case SAVE:
+        mounts->saved = (int)syscall(SYS_open_tree, AT_FDCWD, target, OPEN_TREE_CLONE | O_CLOEXEC | AT_RECURSIVE);
+        return mounts->saved;
+    case COVER: return (int)syscall(SYS_move_mount, mounts->saved, "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH);
+    case GUARD: return guard(target);
+    default: return errno = EINVAL, -1;
+    }
+}
+
+static void make_mounts(Mounts *mounts) {
+    /* A mount namespace of our own: nothing mounted outside from now on shows up in here. */
+    if (unshare(CLONE_NEWNS)) give_up('m', "unshare");
+    if (mount(NULL, "/", NULL, MS_PRIVATE | MS_REC, NULL)) give_up('m', "/");
+    mounts->layer_fd = mounts->layer[0] ? open(mounts->layer, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    mounts->sources = calloc(mounts->count + 1, sizeof *mounts->sources);
+    for (size_t i = 0; i < mounts->count; i++) {
+        char kind = mounts->steps[3 * i][0];
+        mounts->sources[i] = kind == SHOW || kind == LAYER ? open(mounts->steps[3 * i + 1], O_PATH | O_CLOEXEC) : -1;
+    }
+    for (size_t i = 0; i < mounts->count; i++) {
+        char **step = mounts->steps + 3 * i;
+        if (take(mounts, step[0][0], mounts->sources[i], step[1], step[2]) < 0) give_up('m', step[2]);
+    }
+}
+
+static void drop_rights(void) {
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct none[2] = {{0}};
+    for (int capability = 0; capability < 64; capability++)
+        if (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) && errno != EINVAL) give_up('f', "capabilities");
+    if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) || syscall(SYS_capset, &header, none) ||
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+        give_up('f', "capabilities");
+}
+
+int load_filter(void) {
+    static struct sock_filter program[(sizeof FILTER - 1) / sizeof(struct sock_filter)];
+    memcpy(program, FILTER, sizeof program);
+    struct sock_fprog filter = {.len = sizeof program / sizeof *program, .filter = program};
+    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
+}
+
+static void limit(int kind, long value) {
+    struct rlimit now, wanted = {(rlim_t)value, (rlim_t)value};
+    if (value < 0 || getrlimit(kind, &now)) return;
+    if (now.rlim_max < wanted.rlim_max) wanted.rlim_cur = wanted.rlim_max = now.rlim_max;
+    if (setrlimit(kind, &wanted)) give_up('f', "limits");
+}
+
+/* The plan: numbers, places, steps and the command, as strings one after another. */
+int write_plan(const Run *run) {
+    int fd = memfd_create("plan", MFD_CLOEXEC);
+    FILE *file = fd < 0 ? NULL : fdopen(dup(fd), "w");
+    if (!file) fail("no descriptors are left (%s). Nothing was run.", strerror(errno));
+    fprintf(file, "%u%c%ld%c%ld%c%ld%c%ld%c", run->default_signals, 0, run->limit_processes, 0, run->limit_file_size, 0,
+            run->limit_memory, 0, run->limit_cpu, 0);
+    fprintf(file, "%s%c%s%c", run->cwd, 0, run->layer ? run->layer : "", 0);
+    const List *lists[] = {&run->steps, &run->command};
+    for (int i = 0; i < 2; i++) {
+        fprintf(file, "%zu%c", lists[i]->count, 0);
+        for (size_t j = 0; j < lists[i]->count; j++) fwrite(lists[i]->at[j], 1, strlen(lists[i]->at[j]) + 1, file);
+    }
+    if (fclose(file)) fail("the plan of the cage could not be written (%s). Nothing was run.", strerror(errno));
+    return fd;
+}
+
+static char *next(char **rest, char *end) {
+    char *word = *rest;
+    if (word >= end) give_up('m', "the plan is incomplete");
+    *rest += strlen(word) + 1;
+    return word;
+}
+
+void inside(int plan_fd, int report_fd) {
+    report_to = report_fd;
+    fcntl(report_fd, F_SETFD, FD_CLOEXEC);
+    fcntl(plan_fd, F_SETFD, FD_CLOEXEC);
+    fcntl(7, F_SETFD, FD_CLOEXEC);
+    struct stat info;
+    char *rest = MAP_FAILED;
+    if (!fstat(plan_fd, &info))
+        rest = mmap(NULL, (size_t)info.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, plan_fd, 0);
+    if (rest == MAP_FAILED) give_up('m', "the plan");
+    char *end = rest + info.st_size;
+    unsigned default_signals = (unsigned)strtoul(next(&rest, end), NULL, 10);
+    long limits[4];
+    for (int i = 0; i < 4; i++) limits[i] = strtol(next(&rest, end), NULL, 10);
+    const char *cwd = next(&rest, end);
+    Mounts mounts = {.layer = next(&rest, end), .saved = -1};
+    List lists[2] = {{0}};
+    for (int i = 0; i < 2; i++)
+        for (long count = strtol(next(&rest, end), NULL, 10); count > 0; count--) add(&lists[i], next(&rest, end));
+    mounts.steps = lists[0].at, mounts.count = lists[0].count / 3;
+
+    make_mounts(&mounts);
+    if (chdir(cwd)) give_up('d', cwd);
+    setenv("PWD", cwd, 1);
+    drop_rights();
+    limit(RLIMIT_CORE, 0);
+    limit(RLIMIT_NPROC, limits[0] ? limits[0] : -1);
+    limit(RLIMIT_FSIZE, limits[1] ? limits[1] : -1);
+    limit(RLIMIT_AS, limits[2] ? limits[2] : -1);
+    limit(RLIMIT_CPU, limits[3] ? limits[3] : -1);
+    if (load_filter()) give_up('f', "the system call filter");
+    for (int number = 1; number < 32; number++)
+        if (default_signals & (1u << number)) signal(number, SIG_DFL);
+    report('r', "");
+    execvp(lists[1].at[0], lists[1].at);
+    give_up('x', lists[1].at[0]);
+}

@@ -1,0 +1,326 @@
+/* The life of a run: read the options, plan the cage, start bubblewrap, wait, tell the truth about the end.
+ *
+ * bubblewrap builds the namespaces and starts this same program inside (inside.c), which makes the remaining mounts,
+ * gives up its rights, reports that it is about to start the command, and starts it. No report, no command: exit 125. */
+#define _GNU_SOURCE
+#include "sbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* Descriptors that the program inside finds open. */
+enum { SELF_FD = 7, PLAN_FD = 8, REPORT_FD = 9 };
+
+static const int FORWARDED[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+static volatile pid_t cage_pid, command_pid;
+static volatile sig_atomic_t last_signal;
+
+static const char USAGE[] =
+    "Usage: sbox [--] CMD [ARG...]     run CMD in the cage\n"
+    "       sbox --check               say what the cage holds on this machine, and what is missing\n"
+    "       sbox --limits              show the limits in force\n"
+    "       sbox --help\n\n"
+    "In the cage the whole system is read-only but ~/projects, /tmp and ~/.cache; there is no network, ~/.ssh is empty,\n"
+    "hidden files of the home directory are out of sight but for toolchains, and only a short list of environment\n"
+    "variables is passed on. The exit code is that of CMD: 127 when it is not found, 126 when it cannot be run.\n"
+    "A cage that cannot be built runs nothing and exits 125.\n";
+
+void fail(const char *format, ...) {
+    char sentence[4096];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(sentence, sizeof sentence, format, arguments);
+    va_end(arguments);
+    dprintf(2, "sbox: %s\n", sentence);
+    exit(EXIT_CAGE);
+}
+
+char *text(const char *format, ...) {
+    char *made;
+    va_list arguments;
+    va_start(arguments, format);
+    if (vasprintf(&made, format, arguments) < 0) fail("out of memory. Nothing was run.");
+    va_end(arguments);
+    return made;
+}
+
+void add(List *list, const char *item) {
+    if (list->count % 64 == 0) {
+        list->at = realloc(list->at, (list->count + 65) * sizeof *list->at);
+        if (!list->at) fail("out of memory. Nothing was run.");
+    }
+    list->at[list->count++] = (char *)item;
+    list->at[list->count] = NULL;
+}
+
+void addf(List *list, const char *format, ...) {
+    char *made;
+    va_list arguments;
+    va_start(arguments, format);
+    if (vasprintf(&made, format, arguments) < 0) fail("out of memory. Nothing was run.");
+    va_end(arguments);
+    add(list, made);
+}
+
+/* No descriptor of the caller but 0, 1 and 2 goes in; a closed one of these would be taken by the next file opened. */
+static void close_inherited_descriptors(void) {
+    if (syscall(SYS_close_range, 3, ~0U, 0) < 0)
+        for (int fd = 3; fd < sysconf(_SC_OPEN_MAX); fd++) close(fd);
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) fail("/dev/null cannot be opened. Nothing was run.");
+}
+
+/* A signal sent to us alone is meant for the command; one typed at the terminal reached the command already. */
+static void forward(int signal, siginfo_t *info, void *context) {
+    (void)context;
+    if (info->si_code > 0) return;
+    last_signal = signal;
+    if (command_pid > 0)
+        kill(command_pid, signal);
+    else if (cage_pid > 0)
+        kill(cage_pid, SIGKILL);
+}
+
+static void catch_signals(Run *run) {
+    for (size_t i = 0; i < sizeof FORWARDED / sizeof *FORWARDED; i++) {
+        struct sigaction before, ours = {.sa_sigaction = forward, .sa_flags = SA_SIGINFO};
+        sigaction(FORWARDED[i], NULL, &before);
+        if (before.sa_handler == SIG_IGN) continue;
+        run->default_signals |= 1u << FORWARDED[i];
+        sigaction(FORWARDED[i], &ours, NULL);
+    }
+}
+
+const char *bubblewrap(void) {
+    static const char *const PLACES[] = {"/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap",
+                                         "/run/current-system/sw/bin/bwrap"};
+    for (size_t i = 0; i < sizeof PLACES / sizeof *PLACES; i++)
+        if (!access(PLACES[i], X_OK)) return PLACES[i];
+    return NULL;
+}
+
+static void start_bubblewrap(Run *run, int plan, int report, int errors) {
+    List argv = {0};
+    add(&argv, "bwrap");
+    for (size_t i = 0; i < run->options.count; i++) add(&argv, run->options.at[i]);
+    add(&argv, "--");
+    addf(&argv, "/proc/self/fd/%d", SELF_FD);
+    if (errors >= 0 && dup2(errors, 2) < 0) _exit(EXIT_CAGE); /* before its place is taken below */
+    int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    int from[] = {self, plan, report}, to[] = {SELF_FD, PLAN_FD, REPORT_FD};
+    for (int i = 0; i < 3; i++) from[i] = fcntl(from[i], F_DUPFD_CLOEXEC, 20); /* clear of the places they go to */
+    for (int i = 0; i < 3; i++)
+        if (dup2(from[i], to[i]) < 0) _exit(EXIT_CAGE);
+    for (size_t i = 0; i < sizeof FORWARDED / sizeof *FORWARDED; i++) signal(FORWARDED[i], SIG_IGN);
+    if (bubblewrap()) execve(bubblewrap(), argv.at, run->env.at);
+    _exit(EXIT_CAGE);
+}
+
+/* Takes one report, and learns from the kernel which process sent it. False at the end. */
+static bool take_report(int socket, Report *report) {
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(struct ucred))];
+    } control;
+    struct iovec part = {.iov_base = report, .iov_len = sizeof *report};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    if (recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != sizeof *report) return false;
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    if (header && header->cmsg_type == SCM_CREDENTIALS && report->stage == 'r')
+        command_pid = ((struct ucred *)(void *)CMSG_DATA(header))->pid;
+    return true;
+}
+
+/* The last bytes the command wrote to stderr. */
+typedef struct {
+    char at[4097];
+    size_t count;
+} Tail;
+
+static void keep_tail(Tail *tail, const char *bytes, size_t count) {
+    size_t room = sizeof tail->at - 1;
+    if (count > room) bytes += count - room, count = room;
+    if (tail->count + count > room) {
+        size_t drop = tail->count + count - room;
+        memmove(tail->at, tail->at + drop, tail->count -= drop);
+    }
+    memcpy(tail->at + tail->count, bytes, count);
+    tail->count += count;
+    tail->at[tail->count] = 0;
+}
+
+static bool write_all(int fd, const char *bytes, size_t count) {
+    while (count) {
+        ssize_t wrote = write(fd, bytes, count);
+        if (wrote > 0) {
+            bytes += wrote, count -= (size_t)wrote;
+        } else if (errno == EAGAIN) {
+            struct pollfd ready = {.fd = fd, .events = POLLOUT};
+            poll(&ready, 1, -1);
+        } else if (errno != EINTR) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Passes stderr on. False when it ended, or when nobody reads any more (the command then gets its EPIPE). */
+static bool relay(int from, Tail *tail) {
+    char bytes[65536];
+    ssize_t count = read(from, bytes, sizeof bytes);
+    if (count < 0) return errno == EINTR || errno == EAGAIN;
+    if (count == 0) return false;
+    keep_tail(tail, bytes, (size_t)count);
+    return write_all(2, bytes, (size_t)count);
+}
+
+/* Waits for bubblewrap. The caller's end is the cage's end, also when only a thread of the caller started us. */
+static int supervise(int reports, int errors, int parent, Report *report, Tail *tail) {
+    int cage = (int)syscall(SYS_pidfd_open, cage_pid, 0), status;
+    struct pollfd watch[] = {{.fd = cage, .events = POLLIN},
+                             {.fd = reports, .events = POLLIN},
+                             {.fd = errors, .events = POLLIN},
+                             {.fd = parent, .events = POLLIN}};
+    while (cage >= 0) {
+        if (poll(watch, 4, -1) < 0) {
+            if (errno == EINTR) continue;
+            break;
+        }
+        if (watch[1].revents && !take_report(reports, report)) watch[1].fd = -1;
+        if (watch[2].revents && !relay(errors, tail)) close(errors), watch[2].fd = -1;
+        if (watch[3].revents) kill(cage_pid, SIGKILL), _exit(EXIT_CAGE);
+        if (watch[0].revents && watch[2].fd < 0) break;
+        if (watch[0].revents && !watch[2].revents) break;
+    }
+    while (waitpid(cage_pid, &status, 0) < 0 && errno == EINTR) continue;
+    while (take_report(reports, report)) continue;
+    return status;
+}
+
+/* One more line when the cage is what stopped the command, so that its reader does not look elsewhere. */
+static void say_what_was_stopped(const Run *run, const Tail *tail) {
+    static const char *const WRITES[] = {"Read-only file system", "EROFS", NULL};
+    static const char *const NETWORK[] = {"Network is unreachable", "ENETUNREACH", "Could not resolve host",
+                                          "Temporary failure in name resolution", "EAI_AGAIN", NULL};
+    for (int i = 0; WRITES[i]; i++)
+        if (strstr(tail->at, WRITES[i])) {
+            dprintf(2, "sbox: the cage stopped a write outside ~/projects, /tmp and ~/.cache, or to a guarded file there. "
+                       "If it is needed, run the command without sbox: a person will be asked.\n");
+            return;
+        }
+    for (int i = 0; NETWORK[i]; i++)
+        if (strstr(tail->at, NETWORK[i])) {
+            dprintf(2, "sbox: the cage has no network. If it is needed, run the command without sbox: a person will be "
+                       "asked.\n");
+            return;
+        }
+    char *hidden = text("%s/.", run->home);
+    const char *found = strstr(tail->at, "No such file or directory") ? strstr(tail->at, hidden) : NULL;
+    if (!found) return;
+    char *path = strndup(found, strcspn(found, "'\"`: \n"));
+    if (path && exists(path))
+        dprintf(2, "sbox: %s exists but is hidden in the cage. If it is needed, run the command without sbox: a person "
+                   "will be asked.\n", path);
+}
+
+/* Where stderr can be read back afterwards, or must be passed on to be seen; a terminal shows itself. */
+static bool is_pipe_of_its_own(void) {
+    struct stat out, err;
+    if (fstat(2, &err) || !(S_ISFIFO(err.st_mode) || S_ISSOCK(err.st_mode))) return false;
+    return fstat(1, &out) || out.st_ino != err.st_ino || out.st_dev != err.st_dev;
+}
+
+static void read_tail_of_file(Tail *tail, off_t start) {
+    struct stat now;
+    if (fstat(2, &now) || !S_ISREG(now.st_mode) || now.st_size <= start) return;
+    int fd = open("/proc/self/fd/2", O_RDONLY | O_CLOEXEC);
+    off_t from = now.st_size - (off_t)sizeof tail->at + 1;
+    ssize_t count = pread(fd, tail->at, sizeof tail->at - 1, from > start ? from : start);
+    if (count > 0) tail->count = (size_t)count, tail->at[count] = 0;
+    if (fd >= 0) close(fd);
+}
+
+static int exit_like(int status) {
+    if (WIFSIGNALED(status)) return 128 + WTERMSIG(status);
+    if (last_signal && WEXITSTATUS(status) == 128 + last_signal) { /* ended by what we passed on: end the same way */
+        signal(last_signal, SIG_DFL);
+        raise(last_signal);
+    }
+    return WEXITSTATUS(status);
+}
+
+static int run_command(Run *run) {
+    static Tail tail;
+    Report report = {0};
+    int reports[2], errors[2] = {-1, -1}, on = 1;
+    struct stat stderr_then = {0};
+    fstat(2, &stderr_then);
+    pid_t parent_pid = getppid();
+    int parent = parent_pid > 1 ? (int)syscall(SYS_pidfd_open, parent_pid, 0) : -1;
+    if (getppid() != parent_pid) exit(EXIT_CAGE);
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, reports) ||
+        setsockopt(reports[0], SOL_SOCKET, SO_PASSCRED, &on, sizeof on) ||
+        (is_pipe_of_its_own() && pipe2(errors, O_CLOEXEC)))
+        fail("no descriptors are left (%s). Nothing was run.", strerror(errno));
+    catch_signals(run);
+    int plan = write_plan(run);
+    if ((cage_pid = fork()) == 0) start_bubblewrap(run, plan, reports[1], errors[1]);
+    if (cage_pid < 0) fail("no process could be started (%s). Nothing was run.", strerror(errno));
+    close(reports[1]);
+    if (errors[1] >= 0) close(errors[1]);
+    int status = supervise(reports[0], errors[0], parent, &report, &tail);
+    report_new_files(run);
+    if (report.stage == 'x') {
+        dprintf(2, "sbox: %s: %s\n", run->command.at[0],
+                report.error == ENOENT ? "command not found" : strerror(report.error));
+        return report.error == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUNNABLE;
+    }
+    if (report.stage != 'r') explain(run, &report);
+    if (!WIFEXITED(status) || WEXITSTATUS(status)) {
+        read_tail_of_file(&tail, stderr_then.st_size);
+        say_what_was_stopped(run, &tail);
+    }
+    return exit_like(status);
+}
+
+int main(int argc, char **argv) {
+    /* Only as the second process of a new process namespace, started by bubblewrap, are we inside. */
+    if (getpid() == 2 && argc == 1 && !strncmp(argv[0], "/proc/self/fd/", 14)) inside(PLAN_FD, REPORT_FD);
+    static Run run;
+    static Settings settings;
+    int first = 1;
+    close_inherited_descriptors();
+    const char *option = argc > 1 ? argv[1] : "";
+    if (!strcmp(option, "--help") || !strcmp(option, "-h")) return write_all(1, USAGE, sizeof USAGE - 1) ? 0 : 1;
+    if (!strncmp(option, "--net-allow", 11))
+        fail("--net-allow is not available yet: the cage has no network. Run the command without sbox: a person will be "
+             "asked.");
+    if (!strcmp(option, "--check")) return 0;
+    find_places(&run);
+    read_settings(&run, &settings);
+    if (!strcmp(option, "--limits")) return show_limits(&run);
+    if (!strcmp(option, "--"))
+        first = 2;
+    else if (option[0] == '-')
+        fail("there is no option %s. Options come before the command; see sbox --help.", option);
+    if (first >= argc || !argv[first][0]) fail("no command. Use: sbox CMD [ARG...]");
+    for (int i = first; i < argc; i++) add(&run.command, argv[i]);
+    keep_environment(&run, &settings, environ);
+    plan_cage(&run, &settings);
+    plan_guards(&run);
+    return run_command(&run);
+}

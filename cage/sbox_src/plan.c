@@ -1,0 +1,227 @@
+/* What the cage shows: the system read-only, the writable directories, and of the home only plain entries and toolchains. */
+#define _GNU_SOURCE
+#include "sbox.h"
+#include "steps.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Hidden entries of the home that programs need to run. Everything else there, what comes later too, stays out of sight. */
+static const char *const TOOLCHAINS[] = {
+    ".local/bin", ".local/lib", ".local/include", ".local/pipx", ".local/share/uv", ".local/share/pipx",
+    ".local/share/pnpm", ".local/share/mise", ".local/share/fnm", ".local/share/virtualenvs", ".local/share/claude",
+    ".pyenv", ".nvm", ".rustup", ".cargo/bin", ".cargo/env", ".cargo/registry", ".cargo/git", ".bun", ".deno", ".sdkman",
+    ".conda", ".volta", ".asdf", ".rbenv", ".juliaup", ".julia", ".ghcup", ".elan", ".pixi", ".npm-global", ".nix-profile",
+    ".m2/repository", ".terminfo", ".gitconfig", ".config/git",
+};
+static const char *const CREDENTIALS[] = {".config/git/credentials", ".bun/install/.npmrc", ".sdkman/etc/config"};
+
+bool exists(const char *path) {
+    struct stat ignored;
+    return lstat(path, &ignored) == 0;
+}
+
+bool is_below(const char *path, const char *directory) {
+    size_t length = strlen(directory);
+    return !strncmp(path, directory, length) && (!path[length] || path[length] == '/');
+}
+
+static void step(Run *run, char kind, const char *source, const char *target) {
+    addf(&run->steps, "%c", kind);
+    add(&run->steps, text("%s", source));
+    add(&run->steps, text("%s", target));
+}
+
+static bool is_system_directory(const char *path) {
+    static const char *const ALONE[] = {"/", "/tmp", "/home", "/var", "/opt", "/mnt", "/media", "/srv", "/nonexistent"};
+    static const char *const WHOLE[] = {"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64",
+                                        "/proc", "/run", "/sbin", "/sys", "/usr"};
+    for (size_t i = 0; i < sizeof ALONE / sizeof *ALONE; i++)
+        if (!strcmp(path, ALONE[i])) return true;
+    for (size_t i = 0; i < sizeof WHOLE / sizeof *WHOLE; i++)
+        if (is_below(path, WHOLE[i])) return true;
+    return false;
+}
+
+/* The home of this user in /etc/passwd, or NULL. */
+static const char *passwd_home(void) {
+    FILE *file = fopen("/etc/passwd", "re");
+    char *line = NULL, *found = NULL;
+    size_t room = 0;
+    while (file && !found && getline(&line, &room, file) >= 0) {
+        char *field[7], *rest = line;
+        int count = 0;
+        while (count < 7 && (field[count] = strsep(&rest, ":\n"))) count++;
+        if (count >= 6 && strtoul(field[2], NULL, 10) == getuid()) found = realpath(field[5], NULL);
+    }
+    if (file) fclose(file);
+    return found;
+}
+
+/* A writable directory of the home, made when missing, followed when it is a link. */
+static const char *zone_directory(const Run *run, const char *name) {
+    const char *path = text("%s/%s", run->home, name);
+    if (!exists(path)) mkdir(path, 0755);
+    const char *target = realpath(path, NULL);
+    struct stat info;
+    if (!target || stat(target, &info) || !S_ISDIR(info.st_mode))
+        fail("~/%s is not a usable directory. Make it: mkdir -p ~/%s", name, name);
+    const char *hidden = text("%s/.", run->home);
+    if (is_system_directory(target) || is_below(run->home, target) ||
+        (strcmp(target, path) && !strncmp(target, hidden, strlen(hidden))))
+        fail("~/%s leads to %s, which must not be writable in the cage. Make ~/%s a directory of its own.", name, target, name);
+    return target;
+}
+
+void find_places(Run *run) {
+    const char *home = getenv("HOME");
+    run->home = home && home[0] == '/' && home[1] ? realpath(home, NULL) : NULL;
+    if (!run->home) run->home = passwd_home();
+    if (!run->home) fail("there is no home directory. Set HOME to yours.");
+    if (is_system_directory(run->home))
+        fail("HOME is %s, a system directory. Set HOME to your own home directory.", run->home);
+    if (!(run->cwd = getcwd(NULL, 0))) fail("the working directory is gone. Change to one that exists.");
+    if (!(run->tmp = realpath("/tmp", NULL))) fail("/tmp is missing. Make it: sudo mkdir -m 1777 /tmp");
+    run->projects = zone_directory(run, "projects");
+    run->cache = zone_directory(run, ".cache");
+}
+
+static bool is_empty(const char *path) {
+    DIR *directory = opendir(path);
+    struct dirent *entry;
+    bool empty = directory != NULL;
+    while (empty && (entry = readdir(directory))) empty = !strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..");
+    if (directory) closedir(directory);
+    return empty;
+}
+
+/* ~/.local/state/sbox, where the cage's writes to ~/.cache go; out of sight of the cage itself. */
+static void make_state(Run *run) {
+    const char *path = run->home;
+    static const char *const PARTS[] = {".local", "state", "sbox"};
+    for (int i = 0; i < 3; i++) {
+        path = text("%s/%s", path, PARTS[i]);
+        mkdir(path, i < 2 ? 0755 : 0700);
+    }
+    run->state = realpath(path, NULL);
+    if (!run->state || access(run->state, W_OK)) {
+        run->state = NULL;
+        return;
+    }
+    mkdir(text("%s/upper", run->state), 0700);
+    if (is_empty(run->cache)) return; /* nothing to lay over: the cage's own cache is shown as it is */
+    /* Two overlays must not share a writable layer: the first cage has the lasting one, others one of their own. */
+    int lock = open(text("%s/lock", run->state), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (lock < 0 || flock(lock, LOCK_EX | LOCK_NB)) run->scratch = text("%s/run.%d", run->state, getpid());
+    run->layer = run->scratch ? run->scratch : run->state;
+    mkdir(run->layer, 0700);
+    mkdir(text("%s/upper", run->layer), 0700);
+    mkdir(text("%s/work", run->layer), 0700);
+}
+
+static void show_hidden(Run *run, const char *home, const char *name) {
+    const char *path = text("%s/%s", home, name);
+    const char *source = exists(path) ? realpath(path, NULL) : NULL;
+    if (source) step(run, SHOW, source, path);
+}
+
+static void show_home(Run *run, const Settings *settings, const char *home) {
+    step(run, EMPTY, "", home);
+    DIR *directory = opendir(home);
+    struct dirent *entry;
+    while (directory && (entry = readdir(directory))) {
+        if (entry->d_name[0] == '.') continue;
+        const char *path = text("%s/%s", home, entry->d_name);
+        char target[PATH_MAX];
+        ssize_t length = readlink(path, target, sizeof target - 1);
+        if (!strcmp(path, run->projects)) continue;
+        if (length > 0)
+            target[length] = 0, step(run, LINK, target, path); /* one into a hidden directory now leads nowhere */
+        else
+            step(run, SHOW, path, path);
+    }
+    if (directory) closedir(directory);
+    for (size_t i = 0; i < sizeof TOOLCHAINS / sizeof *TOOLCHAINS; i++) show_hidden(run, home, TOOLCHAINS[i]);
+    for (size_t i = 0; i < settings->show.count; i++) show_hidden(run, home, settings->show.at[i]);
+    step(run, FOLDER, "", text("%s/.ssh", home));
+}
+
+static void show_gpus(Run *run) {
+    static const char *const NODES[] = {"/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
+                                        "/dev/nvidia-caps/*", "/dev/dri/renderD*", "/dev/dxg", "/dev/kfd"};
+    for (size_t i = 0; i < sizeof NODES / sizeof *NODES; i++) {
+        glob_t found;
+        if (!glob(NODES[i], 0, NULL, &found))
+            for (size_t j = 0; j < found.gl_pathc; j++) {
+                add(&run->options, "--dev-bind-try");
+                add(&run->options, found.gl_pathv[j]);
+                add(&run->options, found.gl_pathv[j]);
+            }
+    }
+}
+
+static void bind_writable(Run *run, const char *path) {
+    add(&run->options, "--bind");
+    add(&run->options, path);
+    add(&run->options, path);
+}
+
+void plan_cage(Run *run, const Settings *settings) {
+    static const char *const WALLS[] = {
+        "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-net", "--die-with-parent",
+        /* the program inside needs these two for its mounts and gives them up before the command starts */
+        "--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_DAC_OVERRIDE", "--cap-add", "CAP_SETPCAP",
+        "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"};
+    for (size_t i = 0; i < sizeof WALLS / sizeof *WALLS; i++) add(&run->options, WALLS[i]);
+    make_state(run);
+    show_gpus(run);
+    bind_writable(run, run->tmp);
+    bind_writable(run, run->projects);
+    if (run->state) bind_writable(run, run->state);
+    add(&run->options, "--chdir");
+    add(&run->options, "/");
+
+    step(run, EMPTY, "", "/run");
+    const char *other = passwd_home();
+    if (other && strcmp(other, run->home) && !is_system_directory(other) && !is_below(run->home, other) &&
+        !is_below(other, run->home)) {
+        show_home(run, settings, other);
+        step(run, SEAL, "", other);
+    }
+    show_home(run, settings, run->home);
+    step(run, SHOW, run->projects, run->projects);
+    const char *link = text("%s/projects", run->home);
+    if (strcmp(link, run->projects)) step(run, LINK, run->projects, link);
+    if (run->layer)
+        step(run, LAYER, run->cache, run->cache);
+    else if (run->state)
+        step(run, SHOW, text("%s/upper", run->state), run->cache);
+    else
+        step(run, FOLDER, "", run->cache), step(run, EMPTY, "", run->cache);
+    link = text("%s/.cache", run->home);
+    if (strcmp(link, run->cache)) step(run, LINK, run->cache, link);
+    for (size_t i = 0; i < sizeof CREDENTIALS / sizeof *CREDENTIALS; i++)
+        step(run, HIDE, "", text("%s/%s", run->home, CREDENTIALS[i]));
+    const char *ssh = realpath(text("%s/.ssh", run->home), NULL); /* a link: hide what it leads to as well */
+    if (ssh && strcmp(ssh, text("%s/.ssh", run->home)) && !is_system_directory(ssh)) step(run, HIDE, "", ssh);
+    const char *gate = getenv("SLACK_GATE_HOME");
+    if (gate && gate[0] == '/') step(run, HIDE, "", gate);
+    for (size_t i = 0; i < settings->hide.count; i++) step(run, HIDE, "", settings->hide.at[i]);
+    if (geteuid() == 0) { /* their owner could have the kernel run a program outside, or read every password */
+        step(run, GUARD, "", "/proc/sys");
+        static const char *const ROOTS[] = {"/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-", "/etc/sudoers",
+                                            "/etc/ssl/private"};
+        for (size_t i = 0; i < sizeof ROOTS / sizeof *ROOTS; i++) step(run, HIDE, "", ROOTS[i]);
+    }
+    step(run, SEAL, "", run->home);
+    step(run, SEAL, "", "/run");
+}

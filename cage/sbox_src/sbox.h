@@ -1,0 +1,72 @@
+/* sbox: run one command in a cage. docs/cage.md says what the cage holds and why; main.c tells the life of a run. */
+#ifndef SBOX_H
+#define SBOX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+enum { EXIT_CAGE = 125, EXIT_NOT_RUNNABLE = 126, EXIT_NOT_FOUND = 127 };
+
+/* A growing list of strings; always ended by NULL. */
+typedef struct {
+    char **at;
+    size_t count;
+} List;
+
+void add(List *list, const char *text);
+void addf(List *list, const char *format, ...) __attribute__((format(printf, 2, 3)));
+char *text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2))); /* one sentence, exit 125 */
+
+/* What one run knows. Paths are absolute and without symbolic links. */
+typedef struct {
+    const char *cwd, *home, *projects, *cache, *tmp, *state;
+    List options;  /* for bubblewrap, before `--` */
+    List env;      /* NAME=value, all that the command inherits */
+    List steps;    /* mounts made inside, see steps.h */
+    List watched;  /* files that must not appear while the cage runs */
+    List command;
+    const char *layer;   /* where the cage's writes to the cache go; NULL when there is nothing to lay them over */
+    const char *scratch; /* the same, when it is this run's own and is removed at the end */
+    long limit_processes, limit_file_size, limit_memory, limit_cpu; /* bytes and seconds; 0 is no limit */
+    unsigned default_signals; /* bit N: signal N had its default action when we were called */
+} Run;
+
+const char *bubblewrap(void); /* its path, looked for in system directories only; NULL when missing */
+
+/* settings.c */
+typedef struct {
+    List env, show, hide;
+} Settings;
+void read_settings(Run *run, Settings *settings);
+void keep_environment(Run *run, const Settings *settings, char **environ);
+
+/* plan.c: fills options and steps */
+void find_places(Run *run);
+void plan_cage(Run *run, const Settings *settings);
+bool is_below(const char *path, const char *directory); /* equal counts */
+bool exists(const char *path);
+
+/* guard.c: repositories and the host's sockets under the writable directories */
+void plan_guards(Run *run);
+void report_new_files(const Run *run);
+
+/* inside.c: the last step before the command, inside the cage */
+void inside(int plan_fd, int report_fd) __attribute__((noreturn));
+int write_plan(const Run *run); /* a descriptor that `inside` reads */
+int load_filter(void);          /* 0, or -1 with errno */
+
+/* What `inside` reports, one message: the stage reached and errno. */
+typedef struct {
+    char stage; /* 'm' a mount failed, 'f' the filter, 'r' about to run the command, 'x' it could not be run */
+    int error;
+    char what[240];
+} Report;
+
+/* check.c */
+void explain(const Run *run, const Report *report) __attribute__((noreturn));
+int check(void);
+int show_limits(const Run *run);
+
+#endif

@@ -1,0 +1,82 @@
+/* ~/.config/slack-gate/sbox.conf, which the cage cannot see, let alone write:
+ *
+ *   env NAME          pass this variable on            show .NAME   bind this hidden entry of the home back, read-only
+ *   hide /PATH        make this directory or file empty
+ *   limit processes|file-size|memory|cpu NUMBER        bytes and seconds; 0 takes the limit away */
+#define _GNU_SOURCE
+#include "sbox.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Passed on when set. A name that ends in * is a beginning; names that speak of secrets never are. */
+static const char *const KEPT[] = {
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES",
+    "LANG", "LANGUAGE", "LC_*", "TZ", "CI", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "JAVA_HOME", "GOPATH",
+    "GOROOT", "CARGO_HOME", "RUSTUP_HOME", "CUDA_*", "NODE_*", "PYTHON*",
+};
+static const char *const SECRET_WORDS[] = {"TOKEN", "SECRET", "PASS", "AUTH", "CRED", "KEY"};
+
+static bool is_kept(const char *name, size_t length) {
+    for (size_t i = 0; i < sizeof KEPT / sizeof *KEPT; i++) {
+        size_t wanted = strlen(KEPT[i]);
+        if (KEPT[i][wanted - 1] != '*') {
+            if (wanted == length && !memcmp(name, KEPT[i], length)) return true;
+        } else if (length >= wanted - 1 && !memcmp(name, KEPT[i], wanted - 1)) {
+            for (size_t j = 0; j < sizeof SECRET_WORDS / sizeof *SECRET_WORDS; j++)
+                if (memmem(name, length, SECRET_WORDS[j], strlen(SECRET_WORDS[j]))) return false;
+            return true;
+        }
+    }
+    return false;
+}
+
+void keep_environment(Run *run, const Settings *settings, char **environ) {
+    for (char **entry = environ; *entry; entry++) {
+        size_t length = strcspn(*entry, "=");
+        bool keep = is_kept(*entry, length);
+        for (size_t i = 0; i < settings->env.count && !keep; i++)
+            keep = strlen(settings->env.at[i]) == length && !memcmp(*entry, settings->env.at[i], length);
+        if (keep && strncmp(*entry, "HOME=", 5)) add(&run->env, *entry);
+    }
+    const char *home = getenv("HOME");
+    addf(&run->env, "HOME=%s", home && home[0] == '/' && home[1] ? home : run->home);
+    if (!getenv("PATH")) add(&run->env, "PATH=/usr/local/bin:/usr/bin:/bin");
+}
+
+static void set_limit(Run *run, const char *name, const char *value, int line) {
+    char *end;
+    long number = strtol(value, &end, 10);
+    long *limit = !strcmp(name, "processes")   ? &run->limit_processes
+                  : !strcmp(name, "file-size") ? &run->limit_file_size
+                  : !strcmp(name, "memory")    ? &run->limit_memory
+                  : !strcmp(name, "cpu")       ? &run->limit_cpu
+                                               : NULL;
+    if (!limit || *end || number < 0)
+        fail("line %d of sbox.conf is not understood. Write: limit processes|file-size|memory|cpu NUMBER", line);
+    *limit = number;
+}
+
+void read_settings(Run *run, Settings *settings) {
+    run->limit_processes = 4096;
+    FILE *file = fopen(text("%s/.config/slack-gate/sbox.conf", run->home), "re");
+    if (!file) return;
+    char *line = NULL, word[32], name[4096], value[64];
+    size_t room = 0;
+    for (int number = 1; getline(&line, &room, file) >= 0; number++) {
+        int words = sscanf(line, "%31s %4095s %63s", word, name, value);
+        if (words <= 0 || word[0] == '#') continue;
+        if (words == 2 && !strcmp(word, "env"))
+            add(&settings->env, text("%s", name));
+        else if (words == 2 && !strcmp(word, "show") && name[0] == '.' && !strstr(name, "..") && strcmp(name, ".ssh"))
+            add(&settings->show, text("%s", name));
+        else if (words == 2 && !strcmp(word, "hide") && name[0] == '/')
+            add(&settings->hide, text("%s", name));
+        else if (words == 3 && !strcmp(word, "limit"))
+            set_limit(run, name, value, number);
+        else
+            fail("line %d of sbox.conf is not understood. Use env NAME, show .NAME, hide /PATH or limit KIND NUMBER.", number);
+    }
+    fclose(file);
+}

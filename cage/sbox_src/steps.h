@@ -1,0 +1,20 @@
+/* The mounts made inside the cage, in order, as (kind, source, target). Sources are opened before the first step, so
+ * that a step can bring back what an earlier one covered. */
+#ifndef STEPS_H
+#define STEPS_H
+
+enum {
+    EMPTY = 'e',   /* a new writable empty directory over target */
+    SEAL = 's',    /* make the mount at target read-only */
+    SHOW = 'b',    /* bind source, with what is mounted below it, on target; made when missing */
+    FOLDER = 'd',  /* make an empty directory, mode 0700 */
+    LINK = 'l',    /* make a symbolic link from target to source */
+    HIDE = 'h',    /* make target read as empty, if it is there */
+    LAYER = 'o',   /* overlay: source is read, target written, the layer between is run->scratch or the shared one */
+    PIN = 'p',     /* bind target on itself, so that it cannot be renamed or removed */
+    SAVE = 'v',    /* remember the tree at target as it is now */
+    COVER = 'c',   /* lay the remembered tree over the pins: renames work across pinned directories */
+    GUARD = 'g',   /* target is read-only, if it is there */
+};
+
+#endif
