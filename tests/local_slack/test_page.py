@@ -313,6 +313,7 @@ async def test_without_the_key_or_from_another_site_nothing_is_shown_or_done(sla
             assert await status(method, path, key, evil) == 403
             assert await status(method, path, key, renamed) == 403
         assert await status("POST", "/page/act", key, own) == 200
+        assert ana.messages == [shown]  # only what one person alone sees can be dismissed
         for body in ({"do": "press"}, {**press, "ts": "1.1"}, {**press, "do": "shrug"}, {**press, "user": "U0EVE"}, []):
             async with session.post(root + "/page/act", params=key, headers=own, json=body) as answer:
                 assert answer.status == 400

@@ -158,6 +158,9 @@ async def test_an_answer_by_response_url_is_seen_by_the_clicker_alone(
         click = await ana.click(shown, "Approve")
         note = await ana.wait_for_ephemeral(lambda m: "too late" in m.text)
         assert click.responses == [note] and note.only_for == "U0ANA"
+        foreign = await slack.send_action(user="U0EVE", action_id="approve", channel=shown.channel, message_ts=shown.ts)
+        await slack.workspace.wait_for(lambda: foreign.responses or None, 10, lambda: "no answer to Eve")
+        assert foreign.responses[0].only_for == "U0EVE" and ana.ephemerals == [note]
         assert ana.messages == [shown] and shown.has_button("Approve")
 
 

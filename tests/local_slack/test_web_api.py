@@ -288,8 +288,10 @@ async def test_triggers_and_modals() -> None:
         assert (await refusal(client.views_update(view_id="V0", view=VIEW)))["error"] == "not_found"
         stale = client.views_update(view_id=modal.id, hash="old", view=VIEW)
         assert (await refusal(stale))["error"] == "hash_conflict"
-        await client.views_update(external_id="e1", view={**VIEW, "title": {"type": "plain_text", "text": "New"}})
-        assert modal.title == "New"
+        newer = await client.views_update(
+            external_id="e1", view={**VIEW, "title": {"type": "plain_text", "text": "New"}}
+        )
+        assert modal.title == "New" and newer["view"]["hash"] != view["hash"]
 
 
 async def test_a_response_url_has_five_uses_and_half_an_hour() -> None:
