@@ -58,14 +58,13 @@ def read_frame(stream: IO[bytes]) -> Frame:
 class Daemon:
     """Answers the first connection with the first reply, the second with the second, and then hangs up.
 
-    A reply that can be called gets the connection before anything is read from it. `frames` and `rests` (what came
-    after a frame, up to the end) grow in the order of the connections; `heard` is set when a frame is whole.
+    A reply that can be called gets the connection before anything is read from it. Of the others, `frames` holds the
+    frames in the order of the connections and `rests` what came after each, up to the end.
     """
 
     def __init__(self, path: Path, *replies: Reply) -> None:
         self.frames: list[Frame] = []
         self.rests: list[bytes] = []
-        self.heard = threading.Event()
         self.failure: BaseException | None = None
         self.closing = False
         self.listener = socket.socket(socket.AF_UNIX)
@@ -97,16 +96,8 @@ class Daemon:
             return
         with connection.makefile("rb") as stream:
             self.frames.append(read_frame(stream))
-            self.heard.set()
             connection.sendall(reply)
             connection.shutdown(socket.SHUT_WR)
-            self.rests.append(stream.read())
-
-    def hold(self, connection: socket.socket) -> None:
-        """A reply: never answer, and keep what comes until the client hangs up."""
-        with connection.makefile("rb") as stream:
-            self.frames.append(read_frame(stream))
-            self.heard.set()
             self.rests.append(stream.read())
 
     def end(self) -> None:
@@ -123,6 +114,22 @@ class Daemon:
             with suppress(OSError), socket.socket(socket.AF_UNIX) as knock:  # it may be gone in the meantime
                 knock.connect(str(self.path))
         self.end()
+
+
+class Held:
+    """A reply: the frame is read, `first` sent, and then nothing more until the client hangs up."""
+
+    def __init__(self, first: bytes = b"") -> None:
+        self.first = first
+        self.heard = threading.Event()
+        self.rests: list[bytes] = []
+
+    def __call__(self, connection: socket.socket) -> None:
+        with connection.makefile("rb") as stream:
+            read_frame(stream)
+            connection.sendall(self.first)
+            self.heard.set()
+            self.rests.append(stream.read())
 
 
 @dataclass(frozen=True)
@@ -185,6 +192,14 @@ class Agent:
             **{"input": event, "capture_output": True, "env": self.env, "timeout": LIMIT, **popen},
         )
         return Result(done.returncode, done.stdout, done.stderr)
+
+
+def send(process: subprocess.Popen[bytes], event: bytes = EVENT) -> None:
+    """Give the client its whole event."""
+    assert process.stdin
+    with process.stdin:
+        process.stdin.write(event)
+    process.stdin = None  # so that communicate() does not close it again
 
 
 def finish(process: subprocess.Popen[bytes], event: bytes | None = None) -> Result:

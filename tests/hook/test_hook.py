@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from .doubles import ALLOW, EVENT, HOOK, LIMIT, ROOT, Agent, Daemon, Result, answer, finish, read_frame
+from .doubles import ALLOW, EVENT, HOOK, LIMIT, ROOT, Agent, Daemon, Result, answer, finish, read_frame, send
 
 Serve = Callable[..., Daemon]
 
@@ -399,9 +399,8 @@ def test_a_stdout_that_takes_nothing_is_a_deny(serve: Serve, agent: Agent, redir
 def test_an_agent_that_stopped_reading_gets_no_second_answer(serve: Serve, agent: Agent) -> None:
     serve(answer(0, b"x" * 200_000))
     with agent.start(patch={"hook_client.OUTPUT_WAIT": 0.5}) as process:
-        assert process.stdin and process.stdout and process.stderr
-        process.stdin.write(EVENT)
-        process.stdin.close()
+        send(process)
+        assert process.stdout and process.stderr
         assert b"the agent did not take the answer" in process.stderr.read()
         assert process.wait(LIMIT) == 2
         assert set(process.stdout.read()) == {ord("x")}
@@ -410,10 +409,9 @@ def test_an_agent_that_stopped_reading_gets_no_second_answer(serve: Serve, agent
 def test_an_agent_that_closed_its_end_is_blocked(serve: Serve, agent: Agent) -> None:
     serve(answer(0, ALLOW))
     with agent.start() as process:
-        assert process.stdin and process.stdout and process.stderr
+        assert process.stdout and process.stderr
         process.stdout.close()
-        process.stdin.write(EVENT)
-        process.stdin.close()
+        send(process)
         assert b"the agent did not take the answer" in process.stderr.read()
         assert process.wait(LIMIT) == 2
 
