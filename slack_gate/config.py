@@ -33,7 +33,7 @@ class Settings(BaseSettings):
         (), alias="SLACK_GATE_APPROVERS", description="Slack user ids who may decide, separated by commas."
     )
     team: str = Field(
-        "", alias="SLACK_GATE_TEAM", description="Team id that clicks must come from; default: the bot's."
+        "", alias="SLACK_GATE_TEAM", description="Team that clicks must come from; default: the bot's."
     )
     home: Path = Field(
         default_factory=default_home,

@@ -54,8 +54,9 @@ def demo(auto: bool, port: int) -> None:
 
 async def _demo(auto: bool, port: int) -> int:
     place = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "slack-gate-demo"
-    shutil.rmtree(place, ignore_errors=True)
-    work = place / "work"
+    work = Path.home() / "projects" / "slack-gate-demo"
+    for old in (place, work):
+        shutil.rmtree(old, ignore_errors=True)
     (work / "database").mkdir(parents=True)
     make_private(place)
     async with LocalSlack(port=port) as slack:

@@ -11,7 +11,7 @@ SHELL_TOOLS = frozenset({"Bash"})
 
 @dataclass(frozen=True, slots=True)
 class ToolEvent:
-    """`tool_input` is the agent's JSON object untouched; `call` is the host's id of this call, None where it has none."""
+    """`tool_input` is the agent's JSON object untouched; `call` the host's id of this call, None where it has none."""
 
     agent: str
     session: str

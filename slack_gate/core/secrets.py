@@ -3,42 +3,40 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-# Where a value ends: never past a blank, quote, separator or line end, so a mask cannot swallow a command.
-_VALUE = r"[^\s'\"`;|&<>()]+"
-_NAME = r"[\w.-]*(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key|private[_-]?key|credential)[\w.-]*"
+# Where a value ends: never past a blank, quote, separator or line end, so a mask cannot swallow a command. A mark is
+# no value: masking twice changes nothing.
+_VALUE = r"(?!\[masked )[^\s'\"`;|&<>()]+"
+# The start of a name may be anything, so it is not matched; the end is bounded, or long words would cost their square.
+_NAME = r"(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key|private[_-]?key|credential)[\w.-]{0,64}"
+_FORMS = r"xox[a-z]-|xapp-|gh[opsur]_|github_pat_|glpat-|sk-|[sr]k_live_|npm_|pypi-|hf_|AKIA|ASIA|AIza|eyJ"
 
+# Group 1 of each is the value.
 _PATTERNS = (
-    # tokens with a format of their own
-    re.compile(
-        r"(?P<keep>)(?P<value>\b(?:xox[a-z]-|xapp-|gh[opsur]_|github_pat_|glpat-|sk-|sk_live_|rk_live_|npm_|pypi-|hf_|AKIA|ASIA|AIza|eyJ)"
-        r"[\w.\-/+=]{8,})"
-    ),
-    # NAME=value, "name": "value", --name value
-    re.compile(rf"(?P<keep>(?i:{_NAME})[\"']?\s*[=:]\s*[\"']?)(?P<value>{_VALUE})"),
-    re.compile(rf"(?P<keep>--(?i:{_NAME})[= ][\"']?)(?P<value>{_VALUE})"),
-    # Authorization: Bearer value
-    re.compile(rf"(?P<keep>(?i:\b(?:bearer|basic|token)\s+))(?P<value>{_VALUE})(?=[\"'\s]|$)"),
-    # scheme://user:value@host
-    re.compile(r"(?P<keep>\b[a-zA-Z][\w+.-]*://[^\s:/@'\"]*:)(?P<value>[^\s@/'\"]+)(?=@)"),
-    re.compile(r"(?P<keep>-----BEGIN [A-Z ]*PRIVATE KEY-----)(?P<value>[^-]+)"),
+    re.compile(rf"\b((?:{_FORMS})[\w.\-/+=]{{8,}})"),  # tokens with a form of their own
+    re.compile(rf"(?i:{_NAME})[\"']?\s*[=:]\s*[\"']?({_VALUE})"),  # NAME=value, "name": "value"
+    re.compile(rf"--[\w.-]{{0,30}}(?i:{_NAME})[= ][\"']?({_VALUE})"),  # --name value
+    re.compile(rf"(?i:\b(?:bearer|basic))\s+({_VALUE})"),  # Authorization: Bearer value
+    re.compile(r"\b[a-zA-Z][\w+.-]{0,30}://[^\s:/@'\"]{0,256}:((?!\[masked )[^\s@/'\"]+)@"),  # scheme://user:value@host
+    re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----([^-]+)"),
 )
-
-
-def _mark(match: re.Match[str]) -> str:
-    value = match.group("value")
-    if value.startswith("[masked "):
-        return match.group()
-    return f"{match.group('keep')}[masked {len(value)}]"
 
 
 def mask(text: str) -> str:
     """The same text with each secret's value replaced by `[masked N]`, N its length in characters."""
-    for pattern in _PATTERNS:
-        text = pattern.sub(_mark, text)
-    return text
+    spans = deque(sorted(match.span(1) for pattern in _PATTERNS for match in pattern.finditer(text)))
+    pieces: list[str] = []
+    done = 0
+    while spans:
+        start, end = spans.popleft()
+        while spans and spans[0][0] < end:  # two patterns see the same value
+            end = max(end, spans.popleft()[1])
+        pieces += [text[done:start], f"[masked {end - start}]"]
+        done = end
+    return "".join(pieces) + text[done:]
 
 
 def mask_value(value: Any) -> Any:
@@ -53,6 +51,6 @@ def mask_value(value: Any) -> Any:
 
 
 def _mask_field(key: str, item: Any) -> Any:
-    if isinstance(item, str) and item and re.fullmatch(_NAME, key, re.IGNORECASE):
-        return f"[masked {len(item)}]"
+    if isinstance(item, str) and item and re.search(_NAME, key, re.IGNORECASE):
+        return item if re.fullmatch(r"\[masked \d+\]", item) else f"[masked {len(item)}]"
     return mask_value(item)

@@ -203,7 +203,7 @@ class Gate:
         return await self._store.decided(decision, keys, [str(key) for key in keys], self._clock())
 
     async def asked(self, decision: Decision) -> Click:
-        """Whether this click could decide now: a dialog is opened only then. Verdict.OPEN, or what `decide` would say."""
+        """Whether this click could decide now (Verdict.OPEN), else what `decide` would say; for opening a dialog."""
         request = await self._store.request(decision.request)
         if request is None:
             return Click(Verdict.UNKNOWN)

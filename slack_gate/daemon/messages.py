@@ -13,7 +13,7 @@ from slack_gate.core.secrets import mask
 
 
 def configure(form: Literal["text", "json"]) -> None:
-    """Every value is masked and made visible first; the SDK's loggers speak only of warnings."""
+    """Every value is masked and made visible first; the SDK's loggers speak only of errors."""
     logging.basicConfig(stream=sys.stderr, level=logging.ERROR, format="%(message)s")
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer() if form == "json" else structlog.dev.ConsoleRenderer(colors=False)
@@ -31,4 +31,7 @@ def configure(form: Literal["text", "json"]) -> None:
 
 
 def _safe(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    return {key: visible(mask(value)) if isinstance(value, str) else value for key, value in event.items()}
+    return {
+        key: visible(mask(value)) if isinstance(value, str) and key != "exception" else value
+        for key, value in event.items()
+    }

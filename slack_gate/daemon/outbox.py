@@ -1,4 +1,4 @@
-"""Rows to cards: whatever a surface shows that its row no longer says is drawn again, the newest state first and only."""
+"""Rows to cards: whatever a surface shows that its row no longer says is drawn again; only the newest state counts."""
 
 from __future__ import annotations
 
@@ -85,9 +85,9 @@ class Outbox:
     async def _failed(self, card: Card, fault: Undelivered, desk: Desk) -> None:
         log.warning("a card could not be drawn", request=card.request.id, error=fault.error)
         await self._cards.failed(card.id, fault.error, self._due_again(card, fault))
-        if card.request.state is State.PENDING and not card.message:
-            if (error := await self._cards.hopeless(card.request.id)) is not None:
-                await desk.undeliverable(card.request.id, f"{error}.")
+        error = await self._cards.hopeless(card.request.id)
+        if error is not None and card.request.state is State.PENDING:
+            await desk.undeliverable(card.request.id, f"{error}.")
 
     def _due_again(self, card: Card, fault: Undelivered) -> float:
         now = self._clock()

@@ -77,7 +77,7 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
     people = People(client)
     for approver in settings.approvers:
         await people.check(approver)
-    async with Store(settings.database, settings.log_path, time.time) as store, asyncio.TaskGroup() as group:
+    async with Store(settings.database, settings.log_path, time.time) as store, _tasks() as group:
         running = _Assembly(settings, store, Wakeups(), group)
         link = Link(running.buttons(client, people, team).app, app_token)
         running.outbox = Outbox(Cards(store.engine, SURFACE), Messenger(client), link.down, time.time)
@@ -88,6 +88,18 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
                 yield Running(settings, running.gate, store)
             for task in tasks:
                 task.cancel()
+
+
+@asynccontextmanager
+async def _tasks() -> AsyncIterator[asyncio.TaskGroup]:
+    """A TaskGroup whose one fault comes out as itself: a start that fails says its own sentence."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            yield group
+    except BaseExceptionGroup as faults:
+        if len(faults.exceptions) == 1:
+            raise faults.exceptions[0] from None
+        raise
 
 
 class _Assembly:

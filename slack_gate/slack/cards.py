@@ -18,7 +18,7 @@ from slack_gate.core.secrets import mask, mask_value
 
 # All blocks of a message together fail at an undocumented 11,000 or so characters; half of it leaves room for escapes.
 MAX_SHOWN = 6000
-MAX_PREFORMATTED = 2900
+MAX_RAW = 4 * MAX_SHOWN  # characters before counted padding; longer texts are not even drawn
 MAX_NOTIFICATION = 400
 MAX_CONFIRM = 300
 DENY_WITH_REASON = "deny-with-reason"
@@ -37,14 +37,15 @@ class Picture:
 
 def unshowable(request: Request) -> str | None:
     """Why a card cannot show this request whole, with its length; None when it can."""
-    shown = sum(len(text) for _, text in _parts(request)) + len(visible(request.cwd)) + len(visible(request.tool))
-    if shown <= MAX_SHOWN:
-        return None
-    what = "command" if request.command is not None else "input"
-    length = len(request.command) if request.command is not None else len(json.dumps(dict(request.tool_input)))
+    whole = json.dumps(dict(request.tool_input), ensure_ascii=False)
+    if len(whole) <= MAX_RAW:
+        texts = [request.cwd, request.tool, request.session]
+        if sum(len(text) for _, text in _parts(request)) + sum(len(visible(text)) for text in texts) <= MAX_SHOWN:
+            return None
+    what, length = ("input", len(whole)) if request.command is None else ("command", len(request.command))
     return (
-        f"The {what} has {length} characters, {shown} as a card must show them; a card shows at most {MAX_SHOWN}, "
-        "and nothing is approved that is not shown whole. Ask in shorter steps."
+        f"The {what} has {length} characters; a card shows at most {MAX_SHOWN}, escapes counted, and nothing is "
+        "approved that is not shown whole. Ask in shorter steps."
     )
 
 
@@ -117,11 +118,8 @@ def _shown(request: Request) -> list[Block]:
     for caption, text in _parts(request):
         if caption:
             blocks.append(_context([caption]))
-        elements = [
-            {"type": "rich_text_preformatted", "elements": [{"type": "text", "text": text[at : at + MAX_PREFORMATTED]}]}
-            for at in range(0, len(text) or 1, MAX_PREFORMATTED)
-        ]
-        blocks.append({"type": "rich_text", "elements": elements if text else [_EMPTY]})
+        literal = {"type": "text", "text": text or "(empty)"}
+        blocks.append({"type": "rich_text", "elements": [{"type": "rich_text_preformatted", "elements": [literal]}]})
     return blocks
 
 
@@ -242,4 +240,3 @@ def _context(texts: Sequence[str]) -> Block:
 
 _NO_ALWAYS = "Always is not offered: nothing of this can be remembered exactly"
 _CONFIRM = "From now on this runs without asking, until revoked: "
-_EMPTY: Block = {"type": "rich_text_preformatted", "elements": [{"type": "text", "text": "(empty)"}]}

@@ -16,6 +16,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from slack_gate.errors import SlackError
 
 PING_S = 5.0  # our pings; after four without a pong the SDK opens a new socket
+CONNECT_S = 30.0
 DOWN_S = 25.0  # no inbound traffic for so long: clicks do not arrive
 
 
@@ -64,13 +65,19 @@ class Link:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
         try:
-            async with asyncio.timeout(30):
-                await self._handler.connect_async()  # type: ignore[no-untyped-call]  # the SDK has no types here
+            await self._connect()
             yield
-        except TimeoutError as error:
-            raise SlackError("Slack did not accept a Socket Mode connection in 30 s.", "Check the network.") from error
         finally:
             await self._handler.close_async()  # type: ignore[no-untyped-call]
+
+    async def _connect(self) -> None:
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await self._handler.connect_async()  # type: ignore[no-untyped-call]  # the SDK has no types here
+        except TimeoutError as error:
+            raise SlackError(
+                f"Slack did not accept a Socket Mode connection in {CONNECT_S:.0f} s.", "Check the network."
+            ) from error
 
     def silent_s(self) -> float:
         """Seconds since the last pong; a quiet link answers pings, so this stays small while it lives."""

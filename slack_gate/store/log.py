@@ -22,6 +22,7 @@ from slack_gate.core.secrets import mask
 from slack_gate.errors import LogError
 
 FIRST = "0" * 64  # what the first line names as the hash before it
+MAX_TEXT = 32 * 1024  # characters of one field
 _TAIL = 64 * 1024
 
 
@@ -40,10 +41,16 @@ def chained(entry: Entry, seq: int, previous: str, now: float) -> Line:
     fields: dict[str, Any] = {"seq": seq, "ts": stamp, **asdict(entry), "commandId": None, "exitCode": None}
     for name in ("command", "reason", "cwd"):
         if fields[name] is not None:
-            fields[name] = mask(fields[name])
+            fields[name] = mask(_bounded(fields[name]))
     fields["prev"] = previous
     fields["hash"] = _hash(fields)
     return Line(seq, json.dumps(fields, ensure_ascii=True), fields["hash"])
+
+
+def _bounded(text: str) -> str:
+    """Long texts are cut with the number of characters left out; the digest stands for the whole."""
+    left_out = len(text) - MAX_TEXT
+    return text if left_out <= 0 else f"{text[:MAX_TEXT]}[{left_out} characters left out]"
 
 
 def _hash(fields: dict[str, Any]) -> str:

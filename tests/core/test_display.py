@@ -1,0 +1,75 @@
+"""What a card shows decodes to the exact text; nothing hides."""
+
+import unicodedata
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from slack_gate.core.display import exact, one_line, shape, visible
+
+TRICKY = st.text(
+    st.one_of(
+        st.sampled_from(list("\\u{}5c \t\n\r⟨⟩blanks0123456789abcdef")),
+        st.characters(),
+    )
+)
+
+
+@given(TRICKY)
+@example("a\\u{5c}u{202e}")
+@example("x" + " " * 9 + "\n" * 5 + "\t\t\t")
+@example("⟨9 blanks⟩\n")
+@example("         \n")
+@example("gi\u0442")
+def test_what_is_shown_decodes_to_what_runs(text: str) -> None:
+    assert exact(visible(text)) == text
+
+
+@given(TRICKY)
+def test_nothing_invisible_is_left(text: str) -> None:
+    for char in visible(text):
+        assert char in "\n\t" or unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("rm a\u2028# safe\u200b", "rm a\\u{2028}# safe\\u{200b}"),
+        ("\u202egpj.x\u202c", "\\u{202e}gpj.x\\u{202c}"),
+        ("\x1b[2K\x08\x07\x9b", "\\u{1b}[2K\\u{8}\\u{7}\\u{9b}"),
+        ("a\rb", "a\\u{d}b"),
+        ("git\u00a0status", "git\\u{a0}status"),
+        ("\uff47it", "\\u{ff47}it"),
+        ("gi\u0442 status", "gi\\u{442} status"),
+        ("\u0433\u0438\u0442", "\u0433\u0438\u0442"),  # a word wholly in another script is no imitation
+        ("caf\u00e9", "caf\u00e9"),
+        ("x\ufe0f\u3164\u2800", "x\\u{fe0f}\\u{3164}\\u{2800}"),
+        ("a" + " " * 8 + "b", "a" + " " * 8 + "b"),
+        ("a" + " " * 200 + "; rm", "a⟨200 blanks⟩; rm"),
+        ("ls" + "\n" * 60 + "curl", "ls⟨60 line ends⟩\ncurl"),
+        ("ls\n\n\ncurl", "ls\n\n\ncurl"),
+        ("⟨3 blanks⟩", "\\u{27e8}3 blanks\\u{27e9}"),
+        ("\\u{41}", "\\u{5c}u{41}"),
+    ],
+)
+def test_shown_as(text: str, shown: str) -> None:
+    assert visible(text) == shown
+    assert exact(shown) == text
+
+
+def test_shape_counts_what_a_reader_must_know() -> None:
+    size = shape("one\ntwo\u200b\nlast; rm -rf x\n")
+    assert (size.characters, size.lines, size.hidden, size.last_line) == (24, 3, 1, "last; rm -rf x")
+
+
+@given(st.text(max_size=400), st.integers(40, 200))
+def test_one_line_is_one_line_within_its_limit(text: str, limit: int) -> None:
+    line = one_line(text, limit)
+    assert "\n" not in line
+    assert len(line) <= limit
+
+
+def test_a_cut_line_says_how_much_is_missing() -> None:
+    assert one_line("x" * 100, 40).endswith("more)")
+    assert one_line("short", 40) == "short"
