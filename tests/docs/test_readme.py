@@ -1,0 +1,57 @@
+"""The README says what the program says, and every page leads somewhere."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from slack_gate.cli import COMMANDS
+from slack_gate.config import Settings
+from tests.docs.generated import HELP_BLOCK, README, ROOT, TABLE, current, names_of
+
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]+)?\)")
+
+
+def test_the_readme_is_current() -> None:
+    text = README.read_text("utf-8")
+    assert text == current(text), "run: .venv/bin/python -m tests.docs.generated"
+
+
+def test_every_command_shows_its_help() -> None:
+    shown = {block[1] for block in HELP_BLOCK.finditer(README.read_text("utf-8"))}
+    expected = {"--help", *(f"{name} --help" for name in COMMANDS)} - {"hook --help"}  # an agent's line, not a person's
+    assert shown >= expected
+
+
+def test_every_setting_is_in_the_table() -> None:
+    table = TABLE.search(README.read_text("utf-8"))
+    assert table is not None
+    for field, info in Settings.model_fields.items():
+        for name in names_of(field, info):
+            assert f"`{name}`" in table[0]
+
+
+def test_the_two_commands_come_first() -> None:
+    blocks = re.findall(r"```\w*\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+    assert blocks[0].split("\n")[0].startswith("sh scripts/demo")
+    assert blocks[1].split("\n")[0].startswith("sh scripts/test")
+    for name in ("demo", "test", "setup"):
+        assert (ROOT / "scripts" / name).is_file()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files(page: Path) -> None:
+    for target, _ in LINK.findall(page.read_text("utf-8")):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    names = {re.split(r"[\[><=; ]", line)[0] for line in project["dependencies"]}
+    reasons = "".join(page.read_text("utf-8") for page in ROOT.glob("docs/decisions/*.md"))
+    assert not {name for name in names if f"`{name}`" not in reasons}
