@@ -168,6 +168,7 @@ async def test_bodies(slack: LocalSlack) -> None:
     assert "token" not in slack.calls("chat.postMessage")[0].args
 
 
+@pytest.mark.filterwarnings("ignore:The top-level `text` argument is missing")
 async def test_text_and_blocks_of_updates(slack: LocalSlack, client: AsyncWebClient) -> None:
     ana = slack.add_user("U0ANA", name="Ana")
     posted = await client.chat_postMessage(channel="U0ANA", text="one", blocks=card())
