@@ -114,12 +114,17 @@ def read(command: str) -> list[Segment] | None:
     Accepted: words joined by `&&`, `||`, `;`, `|`; quotes without live expansions; a leading `~/`; redirects to
     /dev/null and between standard output and error. Takes linear time; longer texts than MAX_COMMAND are refused.
     """
-    if type(command) is not str or not 0 < len(command) <= MAX_COMMAND:
-        return None
+    if type(command) is not str or not 0 < len(command) <= MAX_COMMAND or command[0] in "-+":
+        return None  # `bash -c` takes a text that begins with a dash for options
     if not command.strip(_PLAIN):  # every character stands for itself: the common case, read at once
         words = command.split()
-        return [Segment(tuple(words))] if words and words[0] not in _KEYWORDS else None
+        return [Segment(tuple(words))] if words and _is_program(words[0]) else None
     return _scan(command)
+
+
+def _is_program(word: str) -> bool:
+    """Not a keyword, an assignment or a job (bash reads %1 as fg %1)."""
+    return word not in _KEYWORDS and "=" not in word and word[:1] != "%"
 
 
 def _scan(text: str) -> list[Segment] | None:
@@ -131,7 +136,7 @@ def _scan(text: str) -> list[Segment] | None:
             at += 1
         separator = "" if at == end else _separator(text, at)
         if at == end or separator:
-            if not argv or "=" in argv[0] or argv[0] in _KEYWORDS:
+            if not argv or not _is_program(argv[0]):
                 return None
             segments.append(Segment(tuple(argv), op, redirected))
             if at == end:
@@ -151,7 +156,8 @@ def _scan(text: str) -> list[Segment] | None:
 def _separator(text: str, at: int) -> str:
     for separator in ("&&", "||", ";", "|"):
         if text.startswith(separator, at):
-            return separator
+            # bash reads ;& and |& as operators of their own
+            return "" if len(separator) == 1 and text.startswith("&", at + 1) else separator
     return ""
 
 
