@@ -57,10 +57,8 @@ class Stage:
     entrypoint: list[str] = field(default_factory=list)
     command: list[str] = field(default_factory=list)
 
-    def inside(
-        self, argv: list[str], user: str = "", binds: Binds = (), env: dict[str, str] | None = None
-    ) -> list[str]:
-        """The command line of `argv` with this root as /: own mounts and process ids, nothing of the caller's environment."""
+    def inside(self, argv: list[str], user: str = "", binds: Binds = (), env: Env = NOTHING) -> list[str]:
+        """The command line of `argv` with this root as /: own mounts and process ids, no environment of the caller."""
         script = [f"cd {shlex.quote(str(self.root))}", "mount --rbind /dev dev", "mount -t proc proc proc"]
         for source, target, mode in binds:
             place = shlex.quote(f".{target}")
@@ -234,9 +232,7 @@ def main(work: Path) -> None:
     stage = build(work)
     try_alone(stage)
     asyncio.run(try_with_a_host(stage, work))
-    print(
-        f"The steps of the Dockerfile hold. The root has {size(stage.root)} MB, {size(work / 'base')} of them the base's."
-    )
+    print(f"The steps of the Dockerfile hold. The root has {size(stage.root)} MB, its base {size(work / 'base')} MB.")
 
 
 if __name__ == "__main__":
