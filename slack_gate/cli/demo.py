@@ -10,15 +10,17 @@ import shutil
 import signal
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import click
 
-from slack_gate.config import Settings
+from slack_gate.config import Settings, load
 from slack_gate.daemon.messages import configure
 from slack_gate.daemon.serve import make_private, running
 from slack_gate.local_slack.person import Person
 from slack_gate.local_slack.server import LocalSlack
+from slack_gate.local_slack.workspace import Message
 
 PACKAGE = Path(__file__).resolve().parents[1]
 HOOK = PACKAGE / "hook.py"
@@ -61,13 +63,15 @@ async def _demo(auto: bool, port: int) -> int:
     make_private(place)
     async with LocalSlack(port=port) as slack:
         person = slack.add_user(APPROVER, name="You")
-        settings = Settings(
+        settings = load(
             slack_bot_token=slack.bot_token,
             slack_app_token=slack.app_token,
             slack_api_url=slack.api_url,
             approvers=APPROVER,
+            team="",
             home=place / "home",
             socket=place / "run" / "gate.sock",
+            database_url="",
         )
         async with running(settings):
             click.echo(f"The daemon waits for hooks on {settings.socket_path}.")
@@ -83,10 +87,13 @@ async def _demo(auto: bool, port: int) -> int:
 
 async def _click(person: Person) -> None:
     """The built-in person of `--auto`: answers each card as its step says."""
-    for step in STEPS:
-        if step.click:
-            card = await person.wait_for_message(lambda m, s=step: m.has_button(s.click) and s.command in m.plain(), 60)
-            await person.click(card, step.click)
+    for step in filter(lambda step: step.click, STEPS):
+        card = await person.wait_for_message(partial(_asks_for, step), 60)
+        await person.click(card, step.click)
+
+
+def _asks_for(step: Step, message: Message) -> bool:
+    return message.has_button(step.click) and step.command in message.plain()
 
 
 async def _sample_agent(work: Path, socket: Path) -> bool:

@@ -112,7 +112,20 @@ class Event(Protocol):
     def clear(self) -> None: ...
 
 
-class Policy(Protocol):
-    """`cage_policy`, or anything with its `classify`."""
+class Judgement(Protocol):
+    """A verdict ("ungated", "green", "gated"), the part of the call and the rule that decided."""
 
-    def classify(self, tool: str, tool_input: dict[str, Any] | None, cwd: str | None = None) -> str: ...
+    @property
+    def verdict(self) -> str: ...
+
+    @property
+    def segment(self) -> str: ...
+
+    @property
+    def rule(self) -> str: ...
+
+
+class Policy(Protocol):
+    """`cage_policy`, or anything with its `explain`."""
+
+    def explain(self, tool: str, tool_input: dict[str, Any] | None, cwd: str | None = None) -> Judgement: ...

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from slack_gate.core import rules
 from slack_gate.core.answer import Answer, Ruling, deny, settled
 from slack_gate.core.event import NoDecision, ToolEvent
-from slack_gate.core.ports import Click, Clock, Entry, Policy, Store, Verdict, Waiting
+from slack_gate.core.ports import Click, Clock, Entry, Judgement, Policy, Store, Verdict, Waiting
 from slack_gate.core.request import Choice, Decision, Request, State, digest
+from slack_gate.core.secrets import mask
 from slack_gate.daemon.own_files import OwnFiles
 
 GRACE_S = 30.0  # how long a hook that vanished without a word may come back
@@ -85,17 +86,18 @@ class Gate:
             return Answer(Ruling.SILENT)
         if self._own_files.touched_by(event):
             return await self._refused(event, "These are slack-gate's own files; no tool may read or change them.")
-        verdict = self._policy.classify(event.tool, dict(event.tool_input), event.cwd)
-        if verdict == "ungated" and not self._own_files.reached_by(event):
+        judged = self._policy.explain(event.tool, dict(event.tool_input), event.cwd)
+        reached = self._own_files.reached_by(event)
+        if judged.verdict == "ungated" and not reached:
             await self._store.answered(_entry(event, "ungated", "policy"))
             return Answer(Ruling.SILENT)
-        if verdict == "green":
+        if judged.verdict == "green":
             await self._store.answered(_entry(event, "green", "policy"))
-            return Answer(Ruling.ALLOW, "Green: it stays inside the cage's bounds.")
+            return Answer(Ruling.ALLOW, f"Green: {judged.rule}.")
         if (coverage := rules.covered(event, await self._store.rules())) is not None:
             await self._store.answered(_entry(event, "remembered", "always", ", ".join(coverage.rules)))
             return Answer(Ruling.ALLOW, f"Remembered by Always ({', '.join(coverage.rules)}).", coverage.command)
-        return await self._ask(event, caller)
+        return await self._ask(event, caller, "it searches slack-gate's own files" if reached else _why(judged))
 
     async def malformed(self, agent: str, sentence: str) -> Answer:
         """An event that could not be read."""
@@ -106,10 +108,10 @@ class Gate:
         await self._store.answered(_entry(event, "refused", "gate", sentence))
         return deny(sentence)
 
-    async def _ask(self, event: ToolEvent, caller: Caller) -> Answer | Request:
-        request = self._new(event, caller)
-        if (why := self._unshowable(request)) is not None:
-            return await self._refused(event, why)
+    async def _ask(self, event: ToolEvent, caller: Caller, why: str) -> Answer | Request:
+        request = self._new(event, caller, why)
+        if (too_long := self._unshowable(request)) is not None:
+            return await self._refused(event, too_long)
         filed = await self._store.submitted(request, self._house.approvers, self._house.surface)
         if filed.digest != request.digest:
             return await self._refused(event, "Another call with the same id, but other content, was asked before.")
@@ -118,7 +120,7 @@ class Gate:
         self._changed()
         return filed
 
-    def _new(self, event: ToolEvent, caller: Caller) -> Request:
+    def _new(self, event: ToolEvent, caller: Caller, why: str) -> Request:
         now = self._clock()
         key = event.call or caller.nonce
         return Request(
@@ -135,7 +137,7 @@ class Gate:
             cwd=event.cwd,
             host=self._house.host,
             home=self._house.home,
-            why=_why(event),
+            why=why,
             created_at=now,
             expires_at=now + min(self._house.wait, max(caller.limit - MARGIN_S, caller.limit / 2)),
         )
@@ -244,8 +246,10 @@ class Gate:
             self._changed()
 
 
-def _why(event: ToolEvent) -> str:
-    return f"{event.tool} is not green here"
+def _why(judged: Judgement) -> str:
+    """One masked line: the rule, and the part of the call it stopped at."""
+    where = f" ({mask(judged.segment[:200])})" if judged.segment else ""
+    return f"{judged.rule[:300]}{where}"
 
 
 def _entry(event: ToolEvent, decision: str, by: str, reason: str | None = None) -> Entry:

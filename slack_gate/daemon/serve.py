@@ -80,7 +80,7 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
     async with Store(settings.database, settings.log_path, time.time) as store, _tasks() as group:
         running = _Assembly(settings, store, Wakeups(), group)
         link = Link(running.buttons(client, people, team).app, app_token)
-        running.outbox = Outbox(Cards(store.engine, SURFACE), Messenger(client), link.down, time.time)
+        running.outbox = Outbox(Cards(store.database, SURFACE), Messenger(client), link.down, time.time)
         async with link.opened():
             tasks = [group.create_task(running.outbox.run(running.gate)), group.create_task(sweep(running.gate))]
             await running.gate.resume()

@@ -132,7 +132,10 @@ def _facts(request: Request) -> Block:
     until = int(request.expires_at)
     clock = datetime.fromtimestamp(until, UTC).strftime("%H:%M:%S UTC")
     expires = {"type": "mrkdwn", "text": f"Expires <!date^{until}^{{time_secs}}|{clock}>"}
-    return {"type": "context", "elements": [_plain(_place(request)), _plain(f"Asked: {request.why}"), expires]}
+    return {
+        "type": "context",
+        "elements": [_plain(_place(request)), _plain(f"Asked because {one_line(request.why, 400)}"), expires],
+    }
 
 
 def _place(request: Request) -> str:

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, and_, func, or_, select, update
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from slack_gate.core.request import Request, State
-from slack_gate.store.database import transaction
+from slack_gate.store.database import Database
 from slack_gate.store.store import as_request
 from slack_gate.store.tables import cards, requests
 
@@ -31,8 +30,8 @@ class Card:
 class Cards:
     """Rows of one surface (`slack`)."""
 
-    def __init__(self, engine: AsyncEngine, surface: str) -> None:
-        self._engine = engine
+    def __init__(self, database: Database, surface: str) -> None:
+        self._database = database
         self._surface = surface
 
     async def due(self, now: float, limit: int = 100) -> list[Card]:
@@ -44,8 +43,7 @@ class Cards:
             .order_by(requests.c.created_at)
             .limit(limit)
         )
-        async with transaction(self._engine) as tx:
-            rows = (await tx.execute(query)).all()
+        rows = await self._database.run(lambda connection: connection.execute(query).all())
         return [_as_card(row) for row in rows]
 
     async def next_due(self) -> float | None:
@@ -55,9 +53,7 @@ class Cards:
             .join(requests, cards.c.request == requests.c.id)
             .where(cards.c.surface == self._surface, cards.c.due_at < GIVEN_UP, self._stale())
         )
-        async with transaction(self._engine) as tx:
-            due: float | None = (await tx.execute(query)).scalar()
-        return due
+        return await self._database.run(lambda connection: connection.execute(query).scalar())
 
     async def posted(self, card: int, channel: str, message: str) -> None:
         """The surface accepted the post; it shows the request as pending."""
@@ -73,15 +69,14 @@ class Cards:
     async def hopeless(self, request: str) -> str | None:
         """The error of the last card given up, if no card of the request arrived or can still arrive; else None."""
         query = select(cards.c.error, cards.c.message, cards.c.due_at).where(cards.c.request == request)
-        async with transaction(self._engine) as tx:
-            rows = (await tx.execute(query)).all()
+        rows = await self._database.run(lambda connection: connection.execute(query).all())
         if not rows or any(row.message or row.due_at < GIVEN_UP for row in rows):
             return None
         return str(rows[-1].error)
 
     async def _set(self, card: int, **values: object) -> None:
-        async with transaction(self._engine) as tx:
-            await tx.execute(update(cards).where(cards.c.id == card).values(**values))
+        query = update(cards).where(cards.c.id == card).values(**values)
+        await self._database.run(lambda connection: connection.execute(query))
 
     @staticmethod
     def _stale() -> ColumnElement[bool]:

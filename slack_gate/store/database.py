@@ -1,25 +1,60 @@
-"""The engine: how the database is opened, and the one transaction that everything else is written in."""
+"""The database and the one thread that talks to it: each piece of work is one transaction, in the order it came."""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, event, insert, make_url, select
+from sqlalchemy import URL, Connection, Engine, create_engine, event, insert, make_url, select
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from slack_gate.errors import StoreError
 from slack_gate.store.tables import SCHEMA_VERSION, about, metadata
 
 BUSY_S = 5.0  # how long a writer waits for another process's transaction
 
+T = TypeVar("T")
 
-def open_engine(url: str) -> AsyncEngine:
-    """An engine for a SQLite URL; the file is created readable by its owner alone."""
+
+class Database:
+    """SQLite at `url`. A thread of its own keeps the event loop free at the cost of one hop a transaction; an
+    asynchronous driver pays one a statement."""
+
+    def __init__(self, url: str) -> None:
+        self._engine = _engine(url)
+        self._thread = ThreadPoolExecutor(1, "database")
+
+    async def run(self, work: Callable[[Connection], T], after: Callable[[T], object] | None = None) -> T:
+        """`work` in one transaction; `after` it, in the same thread, what must follow the commit. Raises StoreError."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work, after)
+
+    def _run(self, work: Callable[[Connection], T], after: Callable[[T], object] | None) -> T:
+        result = self.transaction(work)
+        if after is not None:
+            after(result)
+        return result
+
+    def transaction(self, work: Callable[[Connection], T]) -> T:
+        """For callers already in the thread (`after`): commits, or leaves nothing of `work`. Raises StoreError."""
+        try:
+            with self._engine.begin() as connection:
+                return work(connection)
+        except SQLAlchemyError as error:
+            raise StoreError(
+                f"The database cannot be used: {getattr(error, 'orig', None) or error}.",
+                "Nothing is allowed until it can; free the disk, mend the rights, or restore a backup.",
+            ) from error
+
+    async def close(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._engine.dispose)
+        self._thread.shutdown()
+
+
+def _engine(url: str) -> Engine:
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
         raise StoreError(
@@ -27,18 +62,14 @@ def open_engine(url: str) -> AsyncEngine:
             "Leave SLACK_GATE_DATABASE_URL empty.",
         )
     _create_private(parsed)
-    engine = create_async_engine(
-        parsed.set(drivername="sqlite+aiosqlite"),
-        pool_size=1,  # SQLite has one writer; queueing here keeps transactions short and in order
-        max_overflow=0,
-        connect_args={"timeout": BUSY_S},
-    )
-    event.listen(engine.sync_engine, "connect", _on_connect)
-    event.listen(engine.sync_engine, "begin", _on_begin)
+    engine = create_engine(parsed, connect_args={"timeout": BUSY_S})
+    event.listen(engine, "connect", _on_connect)
+    event.listen(engine, "begin", _on_begin)
     return engine
 
 
 def _create_private(url: URL) -> None:
+    """The file is readable by its owner alone from the moment it exists."""
     path = Path(url.database or "")
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -58,29 +89,14 @@ def _on_begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE")  # a reader that turns writer would fail when another writes first
 
 
-@asynccontextmanager
-async def transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-    """Commits at the end of the block; any database fault becomes a StoreError and nothing of the block remains."""
-    try:
-        async with engine.begin() as connection:
-            yield connection
-    except SQLAlchemyError as error:
-        cause = getattr(error, "orig", None) or error
-        raise StoreError(
-            f"The database cannot be used: {cause}.",
-            "Nothing is allowed until it can; free the disk, mend the rights, or restore a backup.",
-        ) from error
-
-
-async def create_tables(engine: AsyncEngine) -> None:
+def create_tables(connection: Connection) -> None:
     """Makes the tables of a new database; refuses one made by a newer version. Nothing of a damaged file is changed."""
-    async with transaction(engine) as connection:
-        await connection.run_sync(metadata.create_all)
-        version = (await connection.execute(select(about.c.value).where(about.c.name == "schema"))).scalar()
-        if version is None:
-            await connection.execute(insert(about).values(name="schema", value=str(SCHEMA_VERSION)))
-        elif int(version) > SCHEMA_VERSION:
-            raise StoreError(
-                f"The database was written by a newer slack-gate (schema {version}, this one knows {SCHEMA_VERSION}).",
-                "Start the newer program, or restore the backup made before the upgrade.",
-            )
+    metadata.create_all(connection)
+    version = connection.execute(select(about.c.value).where(about.c.name == "schema")).scalar()
+    if version is None:
+        connection.execute(insert(about).values(name="schema", value=str(SCHEMA_VERSION)))
+    elif int(version) > SCHEMA_VERSION:
+        raise StoreError(
+            f"The database was written by a newer slack-gate (schema {version}, this one knows {SCHEMA_VERSION}).",
+            "Start the newer program, or restore the backup made before the upgrade.",
+        )

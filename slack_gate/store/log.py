@@ -23,7 +23,7 @@ from slack_gate.errors import LogError
 
 FIRST = "0" * 64  # what the first line names as the hash before it
 MAX_TEXT = 32 * 1024  # characters of one field
-_TAIL = 64 * 1024
+_TAIL = 8 * 1024
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,27 +3,47 @@ log lines are on disk."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from sqlalchemy import Row, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import ColumnElement, Connection, Row, insert, select, update
 
 from slack_gate.core.ports import Click, Clock, Entry, Verdict
 from slack_gate.core.request import Choice, Decision, Request, State, may
 from slack_gate.core.rules import Key, Rule
 from slack_gate.core.secrets import mask, mask_value
 from slack_gate.errors import NotFound
-from slack_gate.store.database import create_tables, open_engine, transaction
+from slack_gate.store.database import Database, create_tables
 from slack_gate.store.log import FIRST, Journal, Line, chained
 from slack_gate.store.tables import cards, log, requests, rules
 
 _BATCH = 1000
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Transaction:
+    """The connection and the log lines made in it; `now` is one moment for all of it."""
+
+    connection: Connection
+    now: float
+    lines: list[Line] = field(default_factory=list)
+
+    def log(self, entry: Entry) -> None:
+        head = log_head(self.connection)
+        seq, previous = (head.seq + 1, head.hash) if head else (1, FIRST)
+        line = chained(entry, seq, previous, self.now)
+        self.connection.execute(insert(log).values(seq=line.seq, line=line.text, hash=line.hash))
+        self.lines.append(line)
+
+    def one(self, table: Any, condition: ColumnElement[bool]) -> Row[*tuple[Any, ...]] | None:
+        return self.connection.execute(select(table).where(condition)).first()
 
 
 class Store:
@@ -33,77 +53,71 @@ class Store:
     """
 
     def __init__(self, url: str, journal: Path, clock: Clock, repair: bool = True) -> None:
-        self.engine = open_engine(url)
+        self.database = Database(url)
         self.journal = Journal(journal)
         self._clock = clock
         self._repair = repair
-        self._unwritten: list[Line] = []
-        self._written = 0
-        self._writing = asyncio.Lock()
+        self._written = 0  # the last line known to be in the file; only the database's thread touches it
 
     async def __aenter__(self) -> Self:
         try:
-            await create_tables(self.engine)
+            await self.database.run(create_tables)
             if self._repair:
-                self._written = await asyncio.to_thread(self.journal.last_seq)
                 await self.recorded()
         except BaseException:
-            await self.engine.dispose()
+            await self.database.close()
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.engine.dispose()
+        await self.database.close()
 
     # What happened
 
     async def answered(self, entry: Entry) -> None:
         """An answer that needed no request: green, ungated, remembered, malformed, a late click."""
-        async with transaction(self.engine) as tx:
-            line = await self._log(tx, entry)
-        await self._write_out(line)
+        await self._run(lambda tx: tx.log(entry))
 
     async def submitted(self, request: Request, approvers: Sequence[str], surface: str) -> Request:
         """Files a new pending request with a card for each approver; the same call again gets the row on file."""
-        async with transaction(self.engine) as tx:
+
+        def work(tx: _Transaction) -> Request:
             same_call = (
-                select(requests)
-                .where(requests.c.agent == request.agent)
-                .where(requests.c.session == request.session)
-                .where(requests.c.key == request.key)
+                (requests.c.agent == request.agent)
+                & (requests.c.session == request.session)
+                & (requests.c.key == request.key)
             )
-            if (row := (await tx.execute(same_call)).first()) is not None:
+            if (row := tx.one(requests, same_call)) is not None:
                 return as_request(row)
-            await tx.execute(insert(requests).values(**_columns(request)))
+            tx.connection.execute(insert(requests).values(**_columns(request)))
             for approver in approvers:
-                await tx.execute(insert(cards).values(request=request.id, surface=surface, approver=approver))
-            line = await self._log(tx, entry_of(request, State.PENDING, "gate", self._clock()))
-        await self._write_out(line)
-        return request
+                tx.connection.execute(insert(cards).values(request=request.id, surface=surface, approver=approver))
+            tx.log(_entry(request, "gate", tx.now))
+            return request
+
+        return await self._run(work)
 
     async def decided(self, decision: Decision, keys: Sequence[Key], shown: Sequence[str], now: float) -> Click:
         """A person's answer, and for Always the rules it saves, if the request is still theirs to decide."""
-        lines: list[Line] = []
-        async with transaction(self.engine) as tx:
-            row = (await tx.execute(select(requests).where(requests.c.id == decision.request))).first()
+
+        def work(tx: _Transaction) -> Click:
+            row = tx.one(requests, requests.c.id == decision.request)
             if row is None:
                 return Click(Verdict.UNKNOWN)
             request = as_request(row)
-            if (verdict := await self._refusal(tx, request, decision)) is not None:
+            if (verdict := _refusal(tx, request, decision)) is not None:
                 return Click(verdict, request)
             state = State.DENIED if decision.choice is Choice.DENY else State.APPROVED
-            in_time = now < request.expires_at
-            ended = await self._end(tx, request, state, decision, now, lines) if in_time else None
+            ended = _end(tx, request, state, decision) if now < request.expires_at else None
             if ended is None:
                 return Click(Verdict.ENDED, request)
-            saved = []
-            if decision.choice is Choice.ALWAYS:
-                for key, text in zip(keys, shown, strict=True):
-                    saved.append(await self._remember(tx, key, text, decision, now))
-        await self._write_out(*lines)
-        return Click(Verdict.DECIDED, ended, tuple(saved))
+            always = decision.choice is Choice.ALWAYS
+            saved = [_remember(tx, key, text, decision) for key, text in zip(keys, shown, strict=True) if always]
+            return Click(Verdict.DECIDED, ended, tuple(saved))
+
+        return await self._run(work, now)
 
     async def expired(self, home: str, now: float) -> list[Request]:
         """Ends every pending request of `home` whose time is over."""
@@ -112,176 +126,171 @@ class Store:
 
     async def cancelled(self, request: str, by: str, now: float) -> Request | None:
         """The caller is gone; None when the request had ended before."""
-        return await self._end_one(request, State.CANCELLED, by, "", now)
+        return _first(await self._end_all(requests.c.id == request, State.CANCELLED, by, "", now))
 
     async def undeliverable(self, request: str, reason: str, now: float) -> Request | None:
         """No approver could be asked; None when the request had ended before."""
-        return await self._end_one(request, State.UNDELIVERABLE, "gate", reason, now)
+        return _first(await self._end_all(requests.c.id == request, State.UNDELIVERABLE, "gate", reason, now))
 
     async def revoked(self, rule: str, now: float) -> Rule:
         """Ends a rule at once; raises NotFound."""
-        async with transaction(self.engine) as tx:
+
+        def work(tx: _Transaction) -> Rule:
             active = (rules.c.id == rule) & rules.c.revoked_at.is_(None)
-            row = (await tx.execute(select(rules).where(active))).first()
+            row = tx.one(rules, active)
             if row is None:
                 raise NotFound(f"There is no active rule {rule}.", "`slack-gate rules` lists them.")
-            await tx.execute(update(rules).where(active).values(revoked_at=now))
-            line = await self._log(tx, Entry("revoked", "human-cli", request=row.request, reason=row.shown))
-        await self._write_out(line)
-        return _as_rule(row)
+            tx.connection.execute(update(rules).where(active).values(revoked_at=now))
+            tx.log(Entry("revoked", "human-cli", request=row.request, reason=row.shown))
+            return _as_rule(row)
+
+        return await self._run(work, now)
 
     # What is on file
 
     async def request(self, request: str) -> Request | None:
-        async with transaction(self.engine) as tx:
-            row = (await tx.execute(select(requests).where(requests.c.id == request))).first()
+        row = await self._run(lambda tx: tx.one(requests, requests.c.id == request))
         return None if row is None else as_request(row)
 
     async def requests(self, limit: int) -> list[Request]:
         """The newest requests, newest first."""
-        async with transaction(self.engine) as tx:
-            rows = (await tx.execute(select(requests).order_by(requests.c.created_at.desc()).limit(limit))).all()
-        return [as_request(row) for row in rows]
+        query = select(requests).order_by(requests.c.created_at.desc()).limit(limit)
+        return [as_request(row) for row in await self._run(lambda tx: tx.connection.execute(query).all())]
 
     async def pending(self, home: str) -> list[Request]:
         """The requests that agents of this daemon wait for."""
-        async with transaction(self.engine) as tx:
-            query = select(requests).where(requests.c.home == home).where(requests.c.state == State.PENDING)
-            rows = (await tx.execute(query)).all()
-        return [as_request(row) for row in rows]
+        query = select(requests).where(requests.c.home == home, requests.c.state == State.PENDING)
+        return [as_request(row) for row in await self._run(lambda tx: tx.connection.execute(query).all())]
 
     async def rules(self) -> list[Rule]:
         """Active rules, oldest first."""
-        async with transaction(self.engine) as tx:
-            query = select(rules).where(rules.c.revoked_at.is_(None)).order_by(rules.c.created_at)
-            rows = (await tx.execute(query)).all()
-        return [_as_rule(row) for row in rows]
+        query = select(rules).where(rules.c.revoked_at.is_(None)).order_by(rules.c.created_at)
+        return [_as_rule(row) for row in await self._run(lambda tx: tx.connection.execute(query).all())]
 
     async def log_head(self) -> tuple[int, str] | None:
         """Seq and hash of the newest log line, None for an empty log."""
-        async with transaction(self.engine) as tx:
-            row = await _log_head(tx)
+        row = await self._run(lambda tx: log_head(tx.connection))
         return None if row is None else (row.seq, row.hash)
 
     async def recorded(self) -> None:
         """Returns when every log line of the database is in the file and synced; raises LogError."""
-        while True:
-            async with self._writing:
-                async with transaction(self.engine) as tx:
-                    query = select(log).where(log.c.seq > self._written).order_by(log.c.seq).limit(_BATCH)
-                    lines = [Line(*row) for row in (await tx.execute(query)).all()]
-                if not lines:
-                    self._unwritten.clear()
-                    return
-                self._written = await asyncio.to_thread(self.journal.append, lines)
+        await self._run(lambda tx: None, recorded=True)
 
     # How
 
-    async def _end_one(self, request: str, state: State, by: str, reason: str, now: float) -> Request | None:
-        ended = await self._end_all(requests.c.id == request, state, by, reason, now)
-        return ended[0] if ended else None
+    async def _run(self, work: Callable[[_Transaction], T], now: float | None = None, recorded: bool = False) -> T:
+        """`work` in a transaction, then its log lines to the file; `recorded`: every line that the file lacks."""
+        opened: list[_Transaction] = []
 
-    async def _end_all(self, condition: Any, state: State, by: str, reason: str, now: float) -> list[Request]:
-        lines: list[Line] = []
-        async with transaction(self.engine) as tx:
-            query = select(requests).where(condition).where(requests.c.state == State.PENDING)
-            found = [as_request(row) for row in (await tx.execute(query)).all()]
-            how = Decision("", "", Choice.DENY, by=by, user="", name="", reason=reason)
-            ended = [await self._end(tx, request, state, how, now, lines) for request in found]
-        await self._write_out(*lines)
-        return [request for request in ended if request is not None]
+        def in_transaction(connection: Connection) -> T:
+            opened.append(_Transaction(connection, self._clock() if now is None else now))
+            return work(opened[-1])
 
-    async def _end(
-        self, tx: AsyncConnection, request: Request, state: State, how: Decision, now: float, lines: list[Line]
-    ) -> Request | None:
-        """The conditional UPDATE that decides: first one wins. Masks what was asked, logs, returns the ended row."""
-        starts = [start for start in State if may(start, state)]
-        query = (
-            update(requests)
-            .where(requests.c.id == request.id)
-            .where(requests.c.digest == request.digest)
-            .where(requests.c.state.in_(starts))
-            .values(
-                state=state,
-                decided_at=now,
-                decided_by=how.user or how.by,
-                decided_name=how.name,
-                reason=mask(how.reason),
-                tool_input=json.dumps(mask_value(dict(request.tool_input))),
-                command=None if request.command is None else mask(request.command),
-            )
-            .returning(requests)
+        def write_out(_result: T) -> None:
+            if recorded:
+                self._catch_up()
+            elif opened[-1].lines:
+                self._write_out(opened[-1].lines)
+
+        return await self.database.run(in_transaction, write_out)
+
+    def _write_out(self, lines: list[Line]) -> None:
+        if lines[0].seq == self._written + 1:
+            self._written = self.journal.append(lines)
+        else:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Another process wrote lines between ours, a crash or a full disk left some out: take them from the table."""
+        self._written = self.journal.last_seq()
+        query = select(log.c.seq, log.c.line, log.c.hash).order_by(log.c.seq).limit(_BATCH)
+        while True:
+            missing = query.where(log.c.seq > self._written)
+            lines = self.database.transaction(lambda connection: connection.execute(missing).all())  # noqa: B023
+            if not lines:
+                return
+            self._written = self.journal.append([Line(*line) for line in lines])
+
+    async def _end_all(
+        self, condition: ColumnElement[bool], state: State, by: str, reason: str, now: float
+    ) -> list[Request]:
+        how = Decision("", "", Choice.DENY, by=by, user="", name="", reason=reason)
+
+        def work(tx: _Transaction) -> list[Request]:
+            query = select(requests).where(condition, requests.c.state == State.PENDING)
+            found = [as_request(row) for row in tx.connection.execute(query).all()]
+            ended = [_end(tx, request, state, how) for request in found]
+            return [request for request in ended if request is not None]
+
+        return await self._run(work, now)
+
+
+def _end(tx: _Transaction, request: Request, state: State, how: Decision) -> Request | None:
+    """The conditional UPDATE that decides: the first one wins. Masks what was asked, logs, returns the ended row."""
+    query = (
+        update(requests)
+        .where(requests.c.id == request.id)
+        .where(requests.c.digest == request.digest)
+        .where(requests.c.state.in_([start for start in State if may(start, state)]))
+        .values(
+            state=state,
+            decided_at=tx.now,
+            decided_by=how.user or how.by,
+            decided_name=how.name,
+            reason=mask(how.reason),
+            tool_input=json.dumps(mask_value(dict(request.tool_input))),
+            command=None if request.command is None else mask(request.command),
         )
-        row = (await tx.execute(query)).first()
-        if row is None:
-            return None
-        ended = as_request(row)
-        lines.append(await self._log(tx, entry_of(ended, state, how.by, now, how.user)))
-        return ended
-
-    async def _refusal(self, tx: AsyncConnection, request: Request, decision: Decision) -> Verdict | None:
-        """Why this click cannot decide this request, None when it can: digest, approver and message must all match."""
-        if decision.digest != request.digest:
-            return Verdict.STALE
-        query = select(cards).where(cards.c.request == request.id).where(cards.c.approver == decision.user)
-        card = (await tx.execute(query)).first()
-        if card is None:
-            return Verdict.FOREIGN
-        # A click can overtake the reply to our post: then the message is not on file yet, and the digest binds it.
-        if card.message and (card.channel, card.message) != (decision.channel, decision.message):
-            return Verdict.STALE
+        .returning(requests)
+    )
+    row = tx.connection.execute(query).first()
+    if row is None:
         return None
+    ended = as_request(row)
+    tx.log(_entry(ended, how.by, tx.now, how.user))
+    return ended
 
-    async def _remember(self, tx: AsyncConnection, key: Key, text: str, decision: Decision, now: float) -> Rule:
-        words = json.dumps(key.words)
-        same = (rules.c.tool == key.tool) & (rules.c.words == words) & rules.c.revoked_at.is_(None)
-        if (row := (await tx.execute(select(rules).where(same))).first()) is not None:
-            return _as_rule(row)
-        rule = Rule(f"R-{secrets.token_hex(4)}", key, mask(text), now, decision.user, decision.request)
-        await tx.execute(
-            insert(rules).values(
-                id=rule.id,
-                tool=key.tool,
-                words=words,
-                shown=rule.shown,
-                created_at=now,
-                created_by=rule.created_by,
-                request=rule.request,
-            )
+
+def _refusal(tx: _Transaction, request: Request, decision: Decision) -> Verdict | None:
+    """Why this click cannot decide this request, None when it can: digest, approver and message must all match."""
+    if decision.digest != request.digest:
+        return Verdict.STALE
+    card = tx.one(cards, (cards.c.request == request.id) & (cards.c.approver == decision.user))
+    if card is None:
+        return Verdict.FOREIGN
+    # A click can overtake the reply to our post: then the message is not on file yet, and the digest binds it.
+    if card.message and (card.channel, card.message) != (decision.channel, decision.message):
+        return Verdict.STALE
+    return None
+
+
+def _remember(tx: _Transaction, key: Key, text: str, decision: Decision) -> Rule:
+    words = json.dumps(key.words)
+    same = (rules.c.tool == key.tool) & (rules.c.words == words) & rules.c.revoked_at.is_(None)
+    if (row := tx.one(rules, same)) is not None:
+        return _as_rule(row)
+    rule = Rule(f"R-{secrets.token_hex(4)}", key, mask(text), tx.now, decision.user, decision.request)
+    tx.connection.execute(
+        insert(rules).values(
+            id=rule.id,
+            tool=key.tool,
+            words=words,
+            shown=rule.shown,
+            created_at=rule.created_at,
+            created_by=rule.created_by,
+            request=rule.request,
         )
-        return rule
-
-    async def _log(self, tx: AsyncConnection, entry: Entry) -> Line:
-        head = await _log_head(tx)
-        seq, previous = (head.seq + 1, head.hash) if head else (1, FIRST)
-        line = chained(entry, seq, previous, self._clock())
-        await tx.execute(insert(log).values(seq=line.seq, line=line.text, hash=line.hash))
-        return line
-
-    async def _write_out(self, *lines: Line) -> None:
-        """Group commit: whoever gets the lock writes and syncs everything that was committed meanwhile."""
-        if not lines:
-            return
-        self._unwritten.extend(lines)
-        async with self._writing:
-            if self._written >= lines[-1].seq:
-                return
-            batch = sorted(self._unwritten, key=lambda line: line.seq)
-            batch = [line for line in batch if line.seq > self._written]
-            if [line.seq for line in batch] == list(range(self._written + 1, self._written + 1 + len(batch))):
-                self._written = await asyncio.to_thread(self.journal.append, batch)
-                self._unwritten = [line for line in self._unwritten if line.seq > self._written]
-                return
-        await self.recorded()  # another process wrote lines between ours: take them all from the table
+    )
+    return rule
 
 
-async def _log_head(tx: AsyncConnection) -> Row[int, str] | None:
-    return (await tx.execute(select(log.c.seq, log.c.hash).order_by(log.c.seq.desc()).limit(1))).first()
+def log_head(connection: Connection) -> Row[int, str] | None:
+    return connection.execute(select(log.c.seq, log.c.hash).order_by(log.c.seq.desc()).limit(1)).first()
 
 
-def entry_of(request: Request, decision: State, by: str, now: float, user: str = "") -> Entry:
+def _entry(request: Request, by: str, now: float, user: str = "") -> Entry:
     return Entry(
-        decision=decision.value,
+        decision=request.state.value,
         by=by,
         request=request.id,
         digest=request.digest,
@@ -294,6 +303,10 @@ def entry_of(request: Request, decision: State, by: str, now: float, user: str =
         user=user or None,
         reason=request.reason or None,
     )
+
+
+def _first(ended: Sequence[Request]) -> Request | None:
+    return ended[0] if ended else None
 
 
 def _columns(request: Request) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def _click(choice: Choice = Choice.APPROVE, **changes: Any) -> Decision:
 
 async def _submitted(store: Store, request: Request = REQUEST) -> None:
     await store.submitted(request, ["U0ANA"], "slack")
-    cards = Cards(store.engine, "slack")
+    cards = Cards(store.database, "slack")
     for card in await cards.due(1000.0):
         await cards.posted(card.id, "D1", "1.1")
 
@@ -337,7 +337,7 @@ async def test_the_database_itself_refuses(tmp_path: Path, change: str) -> None:
 
 async def test_cards_are_due_until_they_show_the_row(tmp_path: Path) -> None:
     async with _store(tmp_path) as store:
-        cards = Cards(store.engine, "slack")
+        cards = Cards(store.database, "slack")
         await store.submitted(REQUEST, ["U0ANA", "U0BOB"], "slack")
         ana, bob = await cards.due(1000.0)
         assert (ana.approver, bob.approver, ana.message) == ("U0ANA", "U0BOB", "")
@@ -357,7 +357,7 @@ async def test_cards_are_due_until_they_show_the_row(tmp_path: Path) -> None:
 
 async def test_a_request_no_card_of_which_can_arrive_is_hopeless(tmp_path: Path) -> None:
     async with _store(tmp_path) as store:
-        cards = Cards(store.engine, "slack")
+        cards = Cards(store.database, "slack")
         await store.submitted(REQUEST, ["U0ANA"], "slack")
         [card] = await cards.due(1000.0)
         assert await cards.hopeless("SG-1") is None
