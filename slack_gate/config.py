@@ -24,17 +24,20 @@ def default_home() -> Path:
 class Settings(BaseSettings):
     """Every setting with its environment name; see the table in README.md."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="ignore",
+        populate_by_name=True,
+        env_prefix="SLACK_GATE_",  # without it $HOME, $WAIT and $SOCKET would be taken for settings
+    )
 
-    slack_bot_token: SecretStr = Field(SecretStr(""), description="Bot token, `xoxb-…`.")
-    slack_app_token: SecretStr = Field(SecretStr(""), description="App-level token, `xapp-…`.")
-    slack_api_url: str = Field("https://slack.com/api/", description="Root of the Web API.")
+    slack_bot_token: SecretStr = Field(SecretStr(""), alias="SLACK_BOT_TOKEN", description="Bot token, `xoxb-…`.")
+    slack_app_token: SecretStr = Field(SecretStr(""), alias="SLACK_APP_TOKEN", description="App-level token, `xapp-…`.")
+    slack_api_url: str = Field("https://slack.com/api/", alias="SLACK_API_URL", description="Root of the Web API.")
     approvers: Annotated[tuple[str, ...], NoDecode] = Field(
         (), alias="SLACK_GATE_APPROVERS", description="Slack user ids who may decide, separated by commas."
     )
-    team: str = Field(
-        "", alias="SLACK_GATE_TEAM", description="Team that clicks must come from; default: the bot's."
-    )
+    team: str = Field("", alias="SLACK_GATE_TEAM", description="Team that clicks must come from; default: the bot's.")
     home: Path = Field(
         default_factory=default_home,
         alias="SLACK_GATE_HOME",
@@ -50,7 +53,7 @@ class Settings(BaseSettings):
     )
     wait: int = Field(
         300,
-        validation_alias=AliasChoices("SLACK_GATE_WAIT", "GATE_WAIT", "wait"),
+        validation_alias=AliasChoices("SLACK_GATE_WAIT", "GATE_WAIT"),
         ge=1,
         le=MAX_WAIT_S,
         description="Seconds before an unanswered request is denied.",
