@@ -1033,6 +1033,8 @@ def _parse_config(path: str) -> Config:
             continue
         if line[0] == "[":
             section = _section(line)
+            if not section:  # the line may hold a key as well
+                raise _Gated("this git configuration cannot be read exactly: " + path)
             continue
         name, equals, value = line.partition("=")
         name = name.rstrip(" \t").lower()

@@ -69,7 +69,7 @@ def make_repository(where: Path) -> Path:
     (where / "d" / "b.txt").write_text("b\n")
     git(where, "add", ".")
     git(where, "commit", "-q", "-m", "first")
-    git(where, "config", "remote.origin.url", "https://github.com/acme/app.git")
+    git(where, "config", "remote.origin.url", "https://127.0.0.1:9/acme/app.git")
     git(where, "config", "remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*")
     git(where, "config", "branch.main.remote", "origin")
     git(where, "config", "branch.main.merge", "refs/heads/main")

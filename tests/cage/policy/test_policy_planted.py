@@ -1,0 +1,528 @@
+"""Real git in planted repositories: where a plant can act, nothing is green; what is green runs nothing and writes nothing outside.
+
+Each plant is first shown to work: its trigger, run by plain git, must leave a mark. Then every green command is run.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import SYSTEM_PATH, House, git, make_repository
+
+COMMANDS = [  # every kind of green git, with options that make it look at more
+    "git status", "git status -s -uall --ignored", "git diff", "git diff HEAD", "git diff --cached --stat", "git diff main other",
+    "git log -p -3", "git log --oneline --graph --all --stat", "git show HEAD", "git show other:a.txt", "git blame a.txt",
+    "git grep -n a", "git ls-files -m -o --exclude-standard", "git describe --always --dirty", "git stash list",
+    "git rev-parse HEAD", "git cat-file -p HEAD", "git for-each-ref", "git config --list", "git remote -v", "git reflog",
+    "git check-ignore a.txt", "git merge-base main other", "git worktree list", "git diff-tree -p main other",
+    "git add -A", "git add a.txt d", "git commit -m x", "git commit -a -m x", "git commit --amend --no-edit", "git commit",
+    "git commit -m x --trailer a=1", "git branch", "git branch new", "git branch -D other", "git branch -m main trunk", "git tag v1",
+    "git tag -a v2 -m x", "git checkout other", "git checkout -b new", "git checkout -- .", "git checkout other -- .",
+    "git switch other", "git restore .", "git restore --staged .", "git reset", "git reset --hard", "git reset --hard other",
+    "git stash", "git stash -u", "git stash && git stash pop", "git merge other -m x", "git rebase other", "git cherry-pick other",
+    "git revert HEAD --no-edit", "git add -A && git commit -m x && git status", "git checkout other && git status && git diff",
+    "git -C d status", "git -C . log -1", "git fetch", "git fetch origin", "git fetch --all", "git pull", "git pull --rebase origin main",
+    "git push", "git push origin main", "git push -u origin HEAD", "git ls-remote origin", "git checkout other && git -C d status",
+]
+
+
+class Plant:
+    """One way to make git do something: how it is planted, which command sets it off, and from which directory."""
+
+    def __init__(self, plant: Callable[[House], None], trigger: str, where: str = ".") -> None:
+        self.plant, self.trigger, self.where = plant, trigger, where
+
+
+def payload(house: House) -> str:
+    script = house.projects / "evil.sh"
+    script.write_text(f"#!/bin/sh\necho \"$0 $*\" >> {house.home}/mark\ntimeout 0.2 cat\n")
+    script.chmod(0o755)
+    return str(script)
+
+
+def config(*pairs: str, change: str = "", attributes: str = "") -> Callable[[House], None]:
+    """Local configuration, EVIL standing for the payload; `change` is written to a.txt; attributes to .gitattributes."""
+
+    def plant(house: House) -> None:
+        evil = payload(house)
+        for pair in pairs:
+            name, _, value = pair.replace("EVIL", evil).partition("=")
+            git(house.repo, "config", name, value)
+        if attributes:
+            (house.repo / ".gitattributes").write_text(attributes)
+        if change:
+            (house.repo / "a.txt").write_text(change)
+
+    return plant
+
+
+def hook(name: str) -> Callable[[House], None]:
+    def plant(house: House) -> None:
+        (house.repo / ".git" / "hooks").mkdir(exist_ok=True)
+        shutil.copy(payload(house), house.repo / ".git" / "hooks" / name)
+
+    return plant
+
+
+def evil_repository(house: House, where: Path) -> Path:
+    make_repository(where)
+    git(where, "config", "core.fsmonitor", payload(house))
+    return where
+
+
+def include(house: House) -> None:
+    (house.projects / "extra").write_text(f"[core]\n\tfsmonitor = {payload(house)}\n")
+    git(house.repo, "config", "include.path", str(house.projects / "extra"))
+
+
+def include_if(house: House) -> None:
+    (house.projects / "extra").write_text(f"[core]\n\tfsmonitor = {payload(house)}\n")
+    git(house.repo, "config", f"includeIf.gitdir:{house.repo}/.path", str(house.projects / "extra"))
+
+
+def worktree_config(house: House) -> None:
+    git(house.repo, "config", "extensions.worktreeConfig", "true")
+    (house.repo / ".git" / "config.worktree").write_text(f"[core]\n\tfsmonitor = {payload(house)}\n")
+
+
+def git_file(house: House) -> None:
+    evil = evil_repository(house, house.projects / "elsewhere")
+    shutil.rmtree(house.repo / ".git")
+    (house.repo / ".git").write_text(f"gitdir: {evil}/.git\n")
+
+
+def git_link(house: House) -> None:
+    evil = evil_repository(house, house.projects / "elsewhere")
+    shutil.rmtree(house.repo / ".git")
+    (house.repo / ".git").symlink_to(evil / ".git")
+
+
+def commondir(house: House) -> None:
+    evil = evil_repository(house, house.projects / "elsewhere")
+    (house.repo / ".git" / "commondir").write_text(f"{evil}/.git\n")
+
+
+def linked_worktree(house: House) -> None:
+    """The main repository is planted; the worktree's own files are clean."""
+    git(house.repo, "worktree", "add", "-q", str(house.projects / "linked"), "-b", "side")
+    git(house.repo, "config", "core.fsmonitor", payload(house))
+
+
+def bare(house: House) -> None:
+    """A bare repository as ordinary files in a directory of the tree."""
+    inner = house.repo / "d"
+    shutil.copytree(evil_repository(house, house.projects / "elsewhere") / ".git", inner, dirs_exist_ok=True)
+    git(inner, "config", "--file", "config", "core.worktree", str(house.repo))
+    git(inner, "config", "--file", "config", "core.bare", "false")
+
+
+def bare_by_commondir(house: House) -> None:
+    evil = evil_repository(house, house.projects / "elsewhere")
+    (house.repo / "d" / "HEAD").write_text("ref: refs/heads/main\n")
+    (house.repo / "d" / "commondir").write_text(f"{evil}/.git\n")
+    (evil / ".git" / "hooks").mkdir(exist_ok=True)
+    shutil.copy(payload(house), evil / ".git" / "hooks" / "reference-transaction")
+
+
+def submodule_in_index(house: House) -> None:
+    evil_repository(house, house.repo / "sub")
+    git(house.repo, "add", "sub")
+
+
+def submodule_in_index_4(house: House) -> None:
+    submodule_in_index(house)
+    git(house.repo, "update-index", "--index-version", "4")
+
+
+def submodule_in_split_index(house: House) -> None:
+    submodule_in_index(house)
+    git(house.repo, "update-index", "--split-index")
+
+
+def submodule_on_branch(house: House) -> None:
+    """Nothing in the index; the branch `other` names the planted directory."""
+    git(house.repo, "checkout", "-q", "-b", "carrier")
+    submodule_in_index(house)
+    git(house.repo, "commit", "-q", "-m", "sub")
+    git(house.repo, "branch", "-f", "other")
+    git(house.repo, "update-index", "--force-remove", "sub")
+    git(house.repo, "symbolic-ref", "HEAD", "refs/heads/main")
+
+
+def untracked_repository(house: House) -> None:
+    evil_repository(house, house.repo / "sub")
+
+
+def remote_in_zone(house: House) -> None:
+    other = house.projects / "remote.git"
+    git(house.projects, "clone", "-q", "--bare", str(house.repo), str(other))
+    (other / "hooks").mkdir(exist_ok=True)
+    shutil.copy(payload(house), other / "hooks" / "update")
+    git(house.repo, "config", "remote.origin.url", str(other))
+    git(house.repo, "commit", "-q", "--allow-empty", "-m", "more")
+
+
+def old_remote(house: House) -> None:
+    remote_in_zone(house)
+    url = git(house.repo, "config", "remote.origin.url")
+    git(house.repo, "config", "--unset", "remote.origin.url")
+    (house.repo / ".git" / "remotes").mkdir()
+    (house.repo / ".git" / "remotes" / "origin").write_text(f"URL: {url}\nPush: main:main\n")
+
+
+def branch_follows_path(house: House) -> None:
+    remote_in_zone(house)
+    url = git(house.repo, "config", "remote.origin.url").strip()
+    git(house.repo, "config", "remote.origin.url", "https://127.0.0.1:9/acme/app.git")
+    git(house.repo, "config", "branch.main.remote", url)
+
+
+def odd_config(text: str) -> Callable[[House], None]:
+    def plant(house: House) -> None:
+        evil = payload(house)
+        with (house.repo / ".git" / "config").open("a") as file:
+            file.write(text.replace("EVIL", evil))
+
+    return plant
+
+
+SSH = "remote.origin.url=ssh://git@127.0.0.1/x.git"
+PLANTS = {
+    **{f"hook {name}": Plant(hook(name), trigger) for name, trigger in {
+        "pre-commit": "git commit --allow-empty -m x", "commit-msg": "git commit --allow-empty -m x",
+        "prepare-commit-msg": "git commit --allow-empty -m x", "post-commit": "git commit --allow-empty -m x",
+        "post-checkout": "git checkout -b new", "post-merge": "git merge other", "reference-transaction": "git branch new",
+        "post-index-change": "git add a.txt", "pre-rebase": "git rebase other", "post-rewrite": "git commit --amend --no-edit",
+    }.items()},
+    "fsmonitor": Plant(config("core.fsmonitor=EVIL"), "git status"),
+    "hooksPath": Plant(lambda house: (hook("pre-commit")(house), (house.repo / ".git" / "hooks").rename(house.repo / ".husky"),
+                                      git(house.repo, "config", "core.hooksPath", ".husky"))[0], "git commit --allow-empty -m x"),
+    "diff.external": Plant(config("diff.external=EVIL", change="z\n"), "git diff"),
+    "diff driver": Plant(config("diff.x.command=EVIL", change="z\n", attributes="*.txt diff=x\n"), "git diff"),
+    "textconv": Plant(config("diff.x.textconv=EVIL", change="z\n", attributes="*.txt diff=x\n"), "git diff"),
+    "filter clean": Plant(config("filter.x.clean=EVIL", change="z\n", attributes="*.txt filter=x\n"), "git add a.txt"),
+    "filter smudge": Plant(config("filter.x.smudge=EVIL", change="z\n", attributes="*.txt filter=x\n"), "git checkout -- a.txt"),
+    "filter named lfs": Plant(config("filter.lfs.clean=EVIL", change="z\n", attributes="*.txt filter=lfs\n"), "git add a.txt"),
+    "filter process": Plant(config("filter.x.process=EVIL", change="z\n", attributes="*.txt filter=x\n"), "git add a.txt"),
+    "sshCommand": Plant(config(SSH, "core.sshCommand=EVIL"), "git fetch origin"),
+    "uploadpack": Plant(config("remote.origin.url=.", "remote.origin.uploadpack=EVIL"), "git fetch origin"),
+    "receivepack": Plant(config("remote.origin.url=.", "remote.origin.receivepack=EVIL"), "git push origin main"),
+    "ext transport": Plant(config("remote.origin.url=ext::EVIL", "protocol.ext.allow=always"), "git fetch origin"),
+    "insteadOf": Plant(config("url.ext::EVIL .insteadOf=https:", "protocol.ext.allow=always"), "git fetch origin"),
+    "gpg.program": Plant(config("gpg.program=EVIL", "commit.gpgsign=true"), "git commit --allow-empty -m x"),
+    "editor": Plant(config("core.editor=EVIL", change="z\n"), "git commit -a"),
+    "trailer": Plant(config("trailer.a.cmd=EVIL"), "git commit --allow-empty -m x --trailer a=1"),
+    "credential helper": Plant(config("remote.origin.url=https://127.0.0.1:9/x", "credential.helper=!EVIL"), "git credential fill"),
+    "proxy": Plant(config("remote.origin.url=git://127.0.0.1/x", "core.gitProxy=EVIL"), "git fetch origin"),
+    "include.path": Plant(include, "git status"),
+    "includeIf": Plant(include_if, "git status"),
+    "config.worktree": Plant(worktree_config, "git status"),
+    ".git file": Plant(git_file, "git status"),
+    ".git link": Plant(git_link, "git status"),
+    "commondir": Plant(commondir, "git status"),
+    "linked worktree": Plant(linked_worktree, "git status", "../linked"),
+    "bare repository": Plant(bare, "git status", "d"),
+    "bare repository by commondir": Plant(bare_by_commondir, "git branch new", "d"),
+    "submodule in the index": Plant(submodule_in_index, "git status"),
+    "submodule in an index of version 4": Plant(submodule_in_index_4, "git status"),
+    "submodule in a split index": Plant(submodule_in_split_index, "git status"),
+    "submodule on another branch": Plant(submodule_on_branch, "git checkout other"),
+    "repository to be added": Plant(untracked_repository, "git add -A && git commit -m x && git status"),
+    "remote in the zone": Plant(remote_in_zone, "git push origin main"),
+    "remote of the old kind": Plant(old_remote, "git push origin"),
+    "branch follows a path": Plant(branch_follows_path, "git push"),
+    "section and key in other case": Plant(odd_config("[CoRe]\nFsMonitor=EVIL\n"), "git status"),
+    "key behind a header": Plant(odd_config("[core] fsmonitor = EVIL\n"), "git status"),
+    "value over two lines": Plant(odd_config("[core]\n\tfs\\\n\n\tfsmonitor = \\\nEVIL\n".replace("fs\\\n\n", "")), "git status"),
+    "value in quotes": Plant(odd_config('[core]\n\tfsmonitor = "EVIL"\n'), "git status"),
+    "carriage returns": Plant(odd_config("[core]\r\n\tfsmonitor = EVIL\r\n"), "git status"),
+    "header with a comment": Plant(odd_config("[core] # x\nfsmonitor = EVIL # y\n"), "git status"),
+    "hidden behind a safe value": Plant(odd_config("[core]\nfsmonitor = false\nfsmonitor = EVIL\n"), "git status"),
+}
+
+
+def run(command: str, cwd: Path, house: House, **env: str) -> None:
+    who = {f"GIT_{who}_{what}": "dev@example.com" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    base = {"HOME": str(house.home), "PATH": SYSTEM_PATH, "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0", **who, **env}
+    stdin = "protocol=https\nhost=127.0.0.1\n\n" if "credential" in command else ""
+    subprocess.run(["/bin/bash", "-c", command], cwd=cwd, env=base, input=stdin, text=True, capture_output=True, timeout=60)
+
+
+def other_branch(repo: Path) -> None:
+    git(repo, "checkout", "-q", "-b", "other")
+    (repo / "a.txt").write_text("other\n")
+    git(repo, "commit", "-q", "-a", "-m", "other")
+    git(repo, "checkout", "-q", "main")
+
+
+def snapshot(directory: Path) -> dict[str, str]:
+    return {str(path.relative_to(directory)): path.read_text() for path in directory.rglob("*") if path.is_file()}
+
+
+def on_a_copy(house: House, command: str, where: str) -> bool:
+    """Run a green command as an agent would, then put everything back; was it green?"""
+    if house.bash(command, house.repo / where) != "green":
+        return False
+    kept = house.home / "kept"
+    shutil.copytree(house.projects, kept, symlinks=True)
+    outside = snapshot(house.outside)
+    run(command, house.repo / where, house)
+    assert not (house.home / "mark").exists(), command
+    assert snapshot(house.outside) == outside, command
+    shutil.rmtree(house.projects)
+    kept.rename(house.projects)
+    return True
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_nothing_planted_runs(name: str, house: House) -> None:
+    plant = PLANTS[name]
+    other_branch(house.repo)
+    plant.plant(house)
+    kept = house.home / "kept"
+    shutil.copytree(house.projects, kept, symlinks=True)
+    run(plant.trigger, house.repo / plant.where, house)
+    assert (house.home / "mark").exists(), "the plant does not work, so that the test shows nothing"
+    (house.home / "mark").unlink()
+    shutil.rmtree(house.projects)
+    kept.rename(house.projects)
+    assert house.bash(plant.trigger, house.repo / plant.where) == "gated"
+    for command in COMMANDS:
+        for where in {".", plant.where}:
+            on_a_copy(house, command, where)
+
+
+def test_every_command_is_green_in_a_clean_repository(house: House) -> None:
+    other_branch(house.repo)
+    assert [c for c in COMMANDS if house.bash(c) != "green"] == ["git checkout other && git -C d status"]
+
+
+def link(name: Path, target: Path) -> None:
+    name.unlink(missing_ok=True)
+    name.symlink_to(target)
+
+
+OUTSIDE = {  # links that lead a write of git's outside the zone
+    "message": lambda repo, out: link(repo / ".git" / "COMMIT_EDITMSG", out / "file"),
+    "log": lambda repo, out: link(repo / ".git" / "logs" / "HEAD", out / "file"),
+    "fetched": lambda repo, out: link(repo / ".git" / "FETCH_HEAD", out / "file"),
+    "objects": lambda repo, out: (repo / ".git" / "objects" / "pack").rmdir() or (repo / ".git" / "objects" / "pack").symlink_to(out),
+    "configuration": lambda repo, out: (
+        shutil.move(repo / ".git" / "config", out / "config"), (repo / ".git" / "config").symlink_to(out / "config"),
+    ),
+    "directory of the tree": lambda repo, out: (shutil.rmtree(repo / "d"), (repo / "d").symlink_to(out)),
+    "file of the tree": lambda repo, out: link(repo / "a.txt", out / "file"),
+    "ref": lambda repo, out: link(repo / ".git" / "refs" / "heads" / "new", out / "file"),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_no_write_is_led_outside(name: str, house: House) -> None:
+    other_branch(house.repo)
+    for file in ("file", "b.txt"):
+        (house.outside / file).write_text("kept\n")
+    OUTSIDE[name](house.repo, house.outside)
+    for command in COMMANDS:
+        on_a_copy(house, command, ".")
+
+
+def test_what_follows_links_is_asked(house: House) -> None:
+    """`git rm` and `git mv` of 2.39 go through a linked directory."""
+    for command in ("git rm -f d/b.txt", "git mv a.txt d/"):
+        assert house.bash(command) == "gated"
+
+
+VARIABLES = {
+    "GIT_EXTERNAL_DIFF": "/x", "GIT_SSH_COMMAND": "/x", "GIT_SSH": "/x", "GIT_DIR": "/x", "GIT_WORK_TREE": "/", "GIT_INDEX_FILE": "/x",
+    "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_PARAMETERS": "'a.b'='c'", "GIT_CONFIG_GLOBAL": "/x", "GIT_EXEC_PATH": "/x", "GIT_PAGER": "/x",
+    "GIT_EDITOR": "/x", "GIT_ASKPASS": "/x", "GIT_OBJECT_DIRECTORY": "/x", "GIT_ALTERNATE_OBJECT_DIRECTORIES": "/x",
+    "GIT_COMMON_DIR": "/x", "GIT_TEMPLATE_DIR": "/x", "GIT_PROXY_COMMAND": "/x", "GIT_NEW_IN_2030": "1", "GIT_NAMESPACE": "x",
+}
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+def test_a_variable_that_git_obeys_is_asked(name: str, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert house.bash("git status") == "green"
+    monkeypatch.setenv(name, VARIABLES[name])
+    assert house.bash("git status") == "gated"
+
+
+@pytest.mark.parametrize(("name", "value"), [("GIT_EDITOR", "true"), ("GIT_PAGER", "cat"), ("GIT_CONFIG_GLOBAL", "/dev/null"),
+                                              ("GIT_CONFIG_SYSTEM", "/dev/null"), ("GIT_TERMINAL_PROMPT", "0"), ("GIT_SSL_CAINFO", "/x")])
+def test_a_harmless_variable_is_not(name: str, value: str, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, value)
+    assert house.bash("git status") == "green"
+
+
+@pytest.mark.parametrize("program", ["git", "ssh", "gpg", "less"])
+@pytest.mark.parametrize("entry", ["{zone}/venv/bin", "{home}/bin-link", "", "bin", ".", "{zone}/../projects/venv/bin"])
+def test_a_planted_program_on_the_path(program: str, entry: str, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = house.projects / "venv" / "bin"
+    directory.mkdir(parents=True)
+    (house.home / "bin-link").symlink_to(directory)
+    (house.repo / "bin").mkdir()
+    monkeypatch.setenv("PATH", entry.format(zone=house.projects, home=house.home) + ":" + SYSTEM_PATH)
+    assert house.bash("git status") == "green"
+    for where in (directory, house.repo, house.repo / "bin"):
+        (where / program).write_text("")
+    assert house.bash("git status") == "gated"
+
+
+def test_a_link_on_the_path_into_the_zone(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    (house.home / "bin").mkdir()
+    (house.projects / "sbox").write_text("")
+    (house.home / "bin" / "sbox").symlink_to(house.projects / "sbox")
+    monkeypatch.setenv("PATH", f"{house.home}/bin:{SYSTEM_PATH}")
+    assert house.bash("sbox ls") == "gated"
+    assert house.bash("sbox ls") == "gated"
+
+
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "BASH_ENV"])
+def test_a_variable_that_loads_from_the_zone(name: str, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "/usr/lib:")
+    assert (house.bash("sbox ls"), house.bash("git status")) == ("green", "green")
+    monkeypatch.setenv(name, f"/usr/lib:{house.projects}/lib")
+    assert (house.bash("sbox ls"), house.bash("git status")) == ("gated", "gated")
+
+
+@pytest.mark.parametrize("text", [
+    "[core]\n\thooksPath = .githooks\n", "[core]\n\thooksPath = ~/hooks\n", "[filter \"x\"]\n\tclean = ./x\n",
+    "[filter \"lfs\"]\n\tclean = x\n", "[diff \"x\"]\n\ttextconv = cat\n", "[merge \"x\"]\n\tdriver = x\n", "[core]\n\tfsmonitor = x\n",
+    "[core]\n\tworktree = /\n", "[protocol \"ext\"]\n\tallow = always\n", "[core]\n\tpager = ~/projects/x\n", "[core]\n\teditor = ./x\n",
+    "[include]\n\tpath = projects/x\n", "[includeIf \"gitdir:~/projects/\"]\n\tpath = ~/projects/x\n", "[remote \"origin\"]\n\turl = x\n",
+    "[credential]\n\thelper = !~/projects/x get\n", "[include]\n\tpath = ~/.gitconfig\n", "[core]\n\tx = \\\n y\n", "x = 1\n",
+    "[remote \"origin\"]\n\tuploadpack = x\n", "\x00",
+])
+def test_own_settings_that_follow_the_repository(text: str, house: House) -> None:
+    (house.home / ".gitconfig").write_text(text)
+    assert house.bash("git status") == "gated"
+
+
+OWN = """# mine
+[user]
+\tname = Dev # me
+\temail = "dev@example.com"
+[core]
+\teditor = vim
+\tpager = delta
+\texcludesFile = ~/projects/dotfiles/ignore
+\thooksPath = /dev/null
+[alias]
+\tst = status
+\tx = !make
+[credential "https://github.com"]
+\thelper = !/usr/bin/gh auth git-credential
+[filter "lfs"]
+\tclean = git-lfs clean -- %f
+\tsmudge = git-lfs smudge -- %f
+\tprocess = git-lfs filter-process
+\trequired = true
+[url "git@github.com:"]
+\tinsteadOf = https://github.com/
+[include]
+\tpath = ~/.config/git/more
+[pull]
+\trebase
+"""
+
+
+def test_own_settings_of_an_ordinary_person(house: House) -> None:
+    (house.home / ".gitconfig").write_text(OWN)
+    (house.home / ".config" / "git").mkdir(parents=True)
+    (house.home / ".config" / "git" / "more").write_text("[push]\n\tdefault = simple\n")
+    assert house.why("git status").rule == "git that runs nothing of the repository's choosing"
+    assert house.bash("git commit -m x") == house.bash("git push origin main") == "green"
+
+
+def test_own_settings_in_the_zone_are_asked(house: House) -> None:
+    (house.projects / "gitconfig").write_text(OWN)
+    (house.home / ".gitconfig").symlink_to(house.projects / "gitconfig")
+    assert house.bash("git status") == "gated"
+
+
+def test_where_signing_is_on_commits_are_asked(house: House) -> None:
+    (house.home / ".gitconfig").write_text("[commit]\n\tgpgSign = true\n[tag]\n\tgpgSign = yes\n[push]\n\tgpgSign = 1\n")
+    assert [house.bash(c) for c in ("git status", "git add .", "git branch x")] == ["green"] * 3
+    assert [house.bash(c) for c in ("git commit -m x", "git merge x", "git tag v", "git push origin main")] == ["gated"] * 4
+    (house.home / ".gitconfig").write_text("[commit]\n\tgpgSign = false\n")
+    assert house.bash("git commit -m x") == "green"
+
+
+def test_settings_that_look_into_submodules(house: House) -> None:
+    (house.home / ".gitconfig").write_text("[diff]\n\tsubmodule = log\n")
+    evil_repository(house, house.repo / "sub")
+    assert house.bash("git diff main") == "gated"
+
+
+def test_clean_worktrees_and_submodules_are_green(house: House) -> None:
+    git(house.repo, "worktree", "add", "-q", str(house.repo / ".claude" / "worktrees" / "one"), "-b", "side")
+    assert house.bash("git add -A") == "green"
+    assert house.bash("git status", house.repo / ".claude" / "worktrees" / "one") == "green"
+    make_repository(house.repo / "sub")
+    git(house.repo, "add", "sub")
+    assert house.bash("git status") == "green"
+
+
+@pytest.mark.parametrize("break_it", [
+    lambda repo: (repo / ".git" / "HEAD").unlink(),
+    lambda repo: shutil.rmtree(repo / ".git" / "refs"),
+    lambda repo: (repo / ".git" / "config").unlink(),
+    lambda repo: (repo / ".git" / "config").write_bytes(b"\xff"),
+    lambda repo: (repo / ".git" / "config").write_bytes(b"[core]\n" + b"# x\n" * 100_000),
+    lambda repo: ((repo / ".git" / "config").unlink(), os.mkfifo(repo / ".git" / "config")),
+    lambda repo: (repo / ".git" / "index").write_bytes(b"XXXX"),
+    lambda repo: ((repo / ".git" / "index").unlink(), os.mkfifo(repo / ".git" / "index")),
+    lambda repo: ((repo / ".git" / "objects" / "info").mkdir(exist_ok=True),
+                  (repo / ".git" / "objects" / "info" / "alternates").write_text("/x\n")),
+    lambda repo: (repo / ".lfsconfig").write_text("[lfs]\n\turl = https://x\n"),
+    lambda repo: (shutil.rmtree(repo / ".git"), (repo / ".git").write_text("gitdir: /etc\n")),
+    lambda repo: (shutil.rmtree(repo / ".git"), (repo / ".git").write_text("gitdir: \x01\n")),
+    lambda repo: (shutil.rmtree(repo / ".git"), (repo / ".git").write_text("nonsense")),
+    lambda repo: (shutil.rmtree(repo / ".git"), os.mkfifo(repo / ".git")),
+    lambda repo: shutil.rmtree(repo / ".git"),
+    lambda repo: git(repo, "config", "core.bare", "true"),
+    lambda repo: git(repo, "config", "core.worktree", "/"),
+    lambda repo: (repo / ".git" / "config").write_text('[remote "a\\"b"]\n\turl = https://x/y\n'),
+    lambda repo: (repo / ".git" / "config").write_text("[a.b]\n\tc = d\n"),
+    lambda repo: (repo / ".git" / "config").write_text("[core\n\tbare = false\n"),
+    lambda repo: (repo / ".git" / "config").write_text("[co re]\n\tbare = false\n"),
+    lambda repo: (repo / ".git" / "config").write_text('[remote "a"x]\n\tbare = false\n'),
+])
+def test_an_odd_repository_is_asked(break_it: Callable[[Path], object], house: House) -> None:
+    assert house.bash("git status") == "green"
+    break_it(house.repo)
+    assert house.bash("git status") == "gated"
+
+
+def test_where_git_may_work(house: House) -> None:
+    make_repository(house.outside / "app")
+    assert house.bash("git status", house.outside / "app") == "gated"
+    assert house.bash(f"git -C {house.outside}/app status") == "gated"
+    assert house.bash("git -C ../../outside/app status") == "gated"
+    assert house.bash(f"git -C {house.repo} status", house.outside) == "green"
+    assert house.bash("git -C ~/projects -C app status", house.outside) == "green"
+    assert house.bash("git status", house.repo / "d") == "green"
+    assert house.bash("git status", house.repo / ".git") == "gated"
+    assert house.bash("git status", house.projects) == "gated"
+    assert house.bash("git -C nowhere status") == "gated"
+    assert house.bash("git --version", house.outside) == "green"
+    (house.projects / "link").symlink_to(house.outside / "app")
+    assert house.bash("git status", house.projects / "link") == "gated"
+
+
+def test_too_much_to_look_through_is_asked(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cage.cage_policy._MAX_DIRECTORIES", 2)
+    assert house.bash("git status") == "green"
+    assert house.bash("git add .") == "gated"
+
+
+def test_what_runs_in_the_cage_first_can_plant(house: House) -> None:
+    assert house.bash("sbox make && git status") == "gated"
+    assert house.bash("git status && sbox make") == "gated"
+    assert house.bash("sbox make && sbox git status") == "green"
