@@ -79,6 +79,21 @@ static void guard_configured_hooks(Search *search, const char *zone, const char 
     if (file) fclose(file);
 }
 
+static bool look_for_repository(Search *search, const char *zone, const char *directory);
+
+/* The .git file of a linked worktree reads "gitdir: MAIN/.git/worktrees/NAME". */
+static void guard_main_repository(Search *search, const char *zone, const char *git) {
+    char line[PATH_MAX + 16] = "";
+    FILE *file = fopen(git, "re");
+    if (!file) return;
+    char *place = fgets(line, sizeof line, file) && !strncmp(line, "gitdir: ", 8) ? strstr(line, "/.git/worktrees/") : NULL;
+    fclose(file);
+    if (!place) return;
+    *place = 0;
+    const char *main_worktree = realpath(line + 8, NULL);
+    if (main_worktree && is_below(main_worktree, zone)) look_for_repository(search, zone, main_worktree);
+}
+
 static void guard_repository(Search *search, const char *zone, const char *worktree, const char *git, bool linked) {
     for (size_t i = 0; i < sizeof TOOL_FILES / sizeof *TOOL_FILES; i++) {
         const char *path = text("%s/%s", worktree, TOOL_FILES[i]);
@@ -88,9 +103,10 @@ static void guard_repository(Search *search, const char *zone, const char *workt
             add(&search->run->watched, path);
         }
     }
-    if (linked) { /* .git is a file that names the real directory */
+    if (linked) {
         pin(search, zone, worktree);
         guard(search, git);
+        guard_main_repository(search, zone, git);
         return;
     }
     guard_git_directory(search, zone, git);

@@ -21,7 +21,9 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #ifndef OPEN_TREE_CLONE
@@ -66,11 +68,15 @@ static void make_parents(const char *path) {
     }
 }
 
+/* Flags that the host set, such as noexec, may not be left out. */
 static int make_read_only(const char *path) {
-    return mount(NULL, path, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL);
+    struct statvfs info;
+    if (statvfs(path, &info)) return -1;
+    unsigned long kept = info.f_flag & (ST_NOSUID | ST_NODEV | ST_NOEXEC);
+    return mount(NULL, path, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | kept, NULL);
 }
 
-static int show(int source, const char *target) {
+static int show(int source, const char *target, bool writable) {
     struct stat info;
     if (source < 0) return 0; /* gone since the plan was made */
     if (fstat(source, &info)) return -1;
@@ -79,13 +85,14 @@ static int show(int source, const char *target) {
         mkdir(target, 0755);
     else
         close(open(target, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    return mount(fd_path(source), target, NULL, MS_BIND | MS_REC, NULL);
+    if (mount(fd_path(source), target, NULL, MS_BIND | MS_REC, NULL)) return -1;
+    return writable ? 0 : make_read_only(target);
 }
 
 static int hide(const char *path) {
     struct stat info;
     if (stat(path, &info)) return 0;
-    if (!S_ISDIR(info.st_mode)) return mount("/dev/null", path, NULL, MS_BIND, NULL);
+    if (!S_ISDIR(info.st_mode)) return mount("/dev/null", path, NULL, MS_BIND, NULL) && errno != ENOENT ? -1 : 0;
     return mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY, "mode=0755,size=4k");
 }
 
@@ -114,7 +121,8 @@ static int take(Mounts *mounts, char kind, int source, const char *from, const c
     switch (kind) {
     case EMPTY: return mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755");
     case SEAL: return make_read_only(target);
-    case SHOW: return show(source, target);
+    case SHOW: return show(source, target, false);
+    case WRITE: return show(source, target, true);
     case FOLDER: return mkdir(target, 0700);
     case LINK: return make_parents(target), symlink(from, target);
     case HIDE: return hide(target);
@@ -137,7 +145,7 @@ static void make_mounts(Mounts *mounts) {
     mounts->sources = calloc(mounts->count + 1, sizeof *mounts->sources);
     for (size_t i = 0; i < mounts->count; i++) {
         char kind = mounts->steps[3 * i][0];
-        mounts->sources[i] = kind == SHOW || kind == LAYER ? open(mounts->steps[3 * i + 1], O_PATH | O_CLOEXEC) : -1;
+        mounts->sources[i] = kind == SHOW || kind == WRITE || kind == LAYER ? open(mounts->steps[3 * i + 1], O_PATH | O_CLOEXEC) : -1;
     }
     for (size_t i = 0; i < mounts->count; i++) {
         char **step = mounts->steps + 3 * i;
@@ -193,8 +201,20 @@ static char *next(char **rest, char *end) {
     return word;
 }
 
+/* We are process 1 of the cage, not bubblewrap: its process would still see what is covered here, and the command would
+ * see it through /proc/1/root. When we end, everything in the cage ends. */
+static void reap(pid_t command) __attribute__((noreturn));
+static void reap(pid_t command) {
+    int status;
+    syscall(SYS_close_range, 3, ~0U, 0);
+    for (pid_t ended = 0; ended != command;)
+        if ((ended = waitpid(-1, &status, 0)) < 0 && errno != EINTR) _exit(EXIT_CAGE);
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
 void inside(int plan_fd, int report_fd) {
     report_to = report_fd;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     fcntl(report_fd, F_SETFD, FD_CLOEXEC);
     fcntl(plan_fd, F_SETFD, FD_CLOEXEC);
     fcntl(7, F_SETFD, FD_CLOEXEC);
@@ -224,6 +244,9 @@ void inside(int plan_fd, int report_fd) {
     limit(RLIMIT_AS, limits[2] ? limits[2] : -1);
     limit(RLIMIT_CPU, limits[3] ? limits[3] : -1);
     if (load_filter()) give_up('f', "the system call filter");
+    pid_t command = fork();
+    if (command < 0) give_up('f', "a process");
+    if (command > 0) reap(command);
     for (int number = 1; number < 32; number++)
         if (default_signals & (1u << number)) signal(number, SIG_DFL);
     report('r', "");

@@ -298,8 +298,8 @@ static int run_command(Run *run) {
 }
 
 int main(int argc, char **argv) {
-    /* Only as the second process of a new process namespace, started by bubblewrap, are we inside. */
-    if (getpid() == 2 && argc == 1 && !strncmp(argv[0], "/proc/self/fd/", 14)) inside(PLAN_FD, REPORT_FD);
+    /* Only as the first process of a new process namespace, started by bubblewrap, are we inside. */
+    if (getpid() == 1 && argc == 1 && !strncmp(argv[0], "/proc/self/fd/", 14)) inside(PLAN_FD, REPORT_FD);
     static Run run;
     static Settings settings;
     int first = 1;

@@ -177,7 +177,7 @@ static void bind_writable(Run *run, const char *path) {
 
 void plan_cage(Run *run, const Settings *settings) {
     static const char *const WALLS[] = {
-        "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-net", "--die-with-parent",
+        "--unshare-user", "--unshare-pid", "--as-pid-1", "--unshare-ipc", "--unshare-net", "--die-with-parent",
         /* the program inside needs these two for its mounts and gives them up before the command starts */
         "--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_DAC_OVERRIDE", "--cap-add", "CAP_SETPCAP",
         "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"};
@@ -198,13 +198,13 @@ void plan_cage(Run *run, const Settings *settings) {
         step(run, SEAL, "", other);
     }
     show_home(run, settings, run->home);
-    step(run, SHOW, run->projects, run->projects);
+    step(run, WRITE, run->projects, run->projects);
     const char *link = text("%s/projects", run->home);
     if (strcmp(link, run->projects)) step(run, LINK, run->projects, link);
     if (run->layer)
         step(run, LAYER, run->cache, run->cache);
     else if (run->state)
-        step(run, SHOW, text("%s/upper", run->state), run->cache);
+        step(run, WRITE, text("%s/upper", run->state), run->cache);
     else
         step(run, FOLDER, "", run->cache), step(run, EMPTY, "", run->cache);
     link = text("%s/.cache", run->home);
@@ -216,8 +216,8 @@ void plan_cage(Run *run, const Settings *settings) {
     const char *gate = getenv("SLACK_GATE_HOME");
     if (gate && gate[0] == '/') step(run, HIDE, "", gate);
     for (size_t i = 0; i < settings->hide.count; i++) step(run, HIDE, "", settings->hide.at[i]);
-    if (geteuid() == 0) { /* their owner could have the kernel run a program outside, or read every password */
-        step(run, GUARD, "", "/proc/sys");
+    step(run, GUARD, "", "/proc/sys"); /* its owner could have the kernel run a program outside: core_pattern */
+    if (geteuid() == 0) {
         static const char *const ROOTS[] = {"/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-", "/etc/sudoers",
                                             "/etc/ssl/private"};
         for (size_t i = 0; i < sizeof ROOTS / sizeof *ROOTS; i++) step(run, HIDE, "", ROOTS[i]);

@@ -6,7 +6,8 @@
 enum {
     EMPTY = 'e',   /* a new writable empty directory over target */
     SEAL = 's',    /* make the mount at target read-only */
-    SHOW = 'b',    /* bind source, with what is mounted below it, on target; made when missing */
+    SHOW = 'b',    /* bind source, with what is mounted below it, read-only on target; made when missing */
+    WRITE = 'w',   /* the same, writable */
     FOLDER = 'd',  /* make an empty directory, mode 0700 */
     LINK = 'l',    /* make a symbolic link from target to source */
     HIDE = 'h',    /* make target read as empty, if it is there */

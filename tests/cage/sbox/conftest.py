@@ -1,0 +1,51 @@
+"""Both builds of sbox, as root and as an ordinary user, each with a throw-away home full of secrets."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cage.sbox.world import World
+
+CAGE = Path(__file__).parents[3] / "cage"
+ORDINARY = 65534  # owns nothing and has no entry of its own that a test could harm
+
+
+@pytest.fixture(scope="session")
+def tools() -> Iterator[Path]:
+    """A directory that every user can read, with the shell script and, where there is a compiler, the program."""
+    directory = Path(tempfile.mkdtemp(prefix="sbox-tools-", dir="/var/tmp"))
+    directory.chmod(0o755)
+    shutil.copy(CAGE / "sbox", directory / "script")
+    if shutil.which("cc"):
+        sources = sorted((CAGE / "sbox_src").glob("*.c"))
+        flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-std=gnu11", "-static"]
+        subprocess.run(["cc", *flags, "-o", directory / "program", *sources], check=True)
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="session", params=["script", "program"])
+def sbox(request: pytest.FixtureRequest, tools: Path) -> Path:
+    path: Path = tools / request.param
+    if not path.exists():
+        pytest.skip("there is no C compiler (cc) to build the program with")
+    if subprocess.run(["/usr/bin/bwrap", "--ro-bind", "/", "/", "true"], check=False).returncode:
+        pytest.skip("bubblewrap cannot make namespaces here")
+    return path
+
+
+@pytest.fixture(scope="session", params=["ordinary", "caller"])
+def world(request: pytest.FixtureRequest, sbox: Path) -> Iterator[World]:
+    """`ordinary` is a user without rights; `caller` is whoever runs the tests, root in CI."""
+    uid = ORDINARY if request.param == "ordinary" else os.geteuid()
+    if uid != os.geteuid() and os.geteuid() != 0:
+        pytest.skip("only root can run as another user")
+    with World.make(sbox, uid) as made:
+        yield made

@@ -1,0 +1,592 @@
+"""What must not work in the cage. Every row first fails in the cage and then succeeds without it, on the same target."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cage.sbox.world import ENVIRONMENT, LOOT, SECRETS, World, listening
+
+
+def py(code: str) -> str:
+    return f'exec /usr/bin/python3 -c {shlex.quote(code)} "$@"'
+
+
+def refused(world: World, code: str, *arguments: str, **options: object) -> None:
+    """The code exits 0 when the attack succeeds: it must not in the cage, and must without."""
+    argv = ["/bin/bash", "-c", code, "attack", *arguments]
+    inside = world.caged(*argv, **options)
+    assert inside.returncode not in (0, 125), f"succeeded in the cage, or no cage: {inside}"
+    outside = world.bare(*argv, **options)  # type: ignore[arg-type]
+    assert outside.returncode == 0, f"this attack proves nothing, it fails without the cage too: {outside}"
+
+
+# $1 is a fresh directory that the user may write and the cage may not; it holds `file`, `tree/` and `link` to file.
+WRITES = {
+    "create a file": 'echo x >"$1/new"',
+    "append to a file": 'echo x >>"$1/file"',
+    "truncate a file": ': >"$1/file"',
+    "remove a file": 'rm "$1/file"',
+    "rename a file": 'mv "$1/file" "$1/other"',
+    "make a directory": 'mkdir "$1/newdir"',
+    "remove a directory": 'rmdir "$1/tree"',
+    "make a symbolic link": 'ln -s /etc "$1/newlink"',
+    "make a hard link into the zone": 'ln "$1/file" "/tmp/sbox-hard-$$" && rm "/tmp/sbox-hard-$$"',
+    "make a hard link out of the zone": 'cd "$3" && echo x >h && ln h "$1/h"',
+    "change a mode": 'chmod 700 "$1/file"',
+    "change a time": 'touch -d @1 "$1/file"',
+    "make a FIFO": 'mkfifo "$1/fifo"',
+    "bind a socket": py("import socket,sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1]+'/sock')"),
+    "write through a link": 'echo x >"$1/link"',
+    "write through a link in the zone": 'ln -sfn "$1" "$3/way" && echo x >"$3/way/new2"',
+    "write through /proc/self/root": 'echo x >"/proc/self/root$1/new3"',
+    "write through /proc/self/cwd": 'cd "$1" && echo x >/proc/self/cwd/new4',
+    "set an extended attribute": py("import os,sys; os.setxattr(sys.argv[1]+'/file','user.x',b'x')"),
+    "exchange two names": py(
+        "import ctypes,sys; c=ctypes.CDLL(None); a=sys.argv[1].encode();"
+        "sys.exit(c.renameat2(-100,a+b'/file',-100,a+b'/link',2)!=0)"
+    ),
+    "map a file writable": py("import mmap,sys; f=open(sys.argv[1]+'/file','r+b'); mmap.mmap(f.fileno(),1)[0:1]=b'y'"),
+    "reopen a read descriptor for writing": 'exec 7<"$1/file" && echo x >/proc/self/fd/7',
+}
+
+
+@pytest.fixture
+def target(world: World) -> Iterator[list[str]]:
+    directory = Path(tempfile.mkdtemp(dir=world.outside))
+    zone = Path(tempfile.mkdtemp(dir=world.top / "shared"))
+    (directory / "file").write_text("before")
+    (directory / "tree").mkdir()
+    (directory / "link").symlink_to("file")
+    world.give(directory)
+    world.give(zone)
+    yield [str(directory), str(world.home), str(zone)]
+
+
+@pytest.mark.parametrize("code", WRITES.values(), ids=WRITES.keys())
+def test_nothing_is_written_outside_the_zone(world: World, target: list[str], code: str) -> None:
+    refused(world, code, *target)
+    
+
+HOME_WRITES = (
+    "new", ".bashrc", ".profile", ".gitconfig", ".config/autostart/x.desktop", ".local/bin/hello", ".local/bin/git",
+    ".ssh/authorized_keys", ".claude/settings.json", "plain/notes", ".config/slack-gate/policy.toml", "work/gh-issue/x.py",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOME_WRITES)
+def test_nothing_is_written_in_the_home(world: World, name: str) -> None:
+    path = world.home / name
+    before = path.read_bytes() if path.exists() else None
+    world.caged("bash", "-c", 'mkdir -p "${1%/*}"; echo x >>"$1"', "attack", str(path))
+    assert (path.read_bytes() if path.exists() else None) == before
+    done = world.bare("bash", "-c", 'mkdir -p "${1%/*}"; echo x >>"$1"', "attack", str(path))
+    assert done.returncode == 0 and path.read_bytes() != before
+    path.unlink() if before is None else path.write_bytes(before)
+
+
+@pytest.mark.parametrize("name", [*SECRETS, "keys/id_ed25519", "abs-keys/id_ed25519"])
+def test_no_secret_of_the_home_is_read(world: World, name: str) -> None:
+    refused(world, 'cat "$1" 2>/dev/null | grep -q .', str(world.home / name))
+
+
+SECOND_WAYS = {
+    "through a root in /proc": 'grep -q . "/proc/self/root$1"',
+    "through the root of process 1": 'grep -q . "/proc/1/root$1" || grep -q . "$1"',
+    "through a link in the zone": 'ln -sfn "$1" "$2" && grep -q . "$2"',
+    "through a bind mount": 'mkdir -p "$2.d" && unshare -Urm sh -c \'mount --bind "${1%/*}" "$2.d" && grep -q . "$2.d/${1##*/}"\' x "$@"',
+    "after undoing the cover": 'unshare -Urm sh -c \'umount "${1%/*}" 2>/dev/null; grep -q . "$1"\' x "$@"',
+}
+
+
+@pytest.mark.parametrize("code", SECOND_WAYS.values(), ids=SECOND_WAYS.keys())
+def test_no_second_way_leads_to_a_secret(world: World, target: list[str], code: str) -> None:
+    refused(world, code, str(world.home / ".ssh/id_ed25519"), target[2] + "/way")
+
+
+@pytest.mark.parametrize("code", ["env", "cat /proc/self/environ", "cat /proc/1/environ", "cat /proc/*/environ", "export -f; set"])
+def test_no_token_of_the_environment_is_read(world: World, code: str) -> None:
+    inside = world.caged("bash", "-c", f"{{ {code}; }} 2>/dev/null")
+    assert LOOT not in inside.stdout, inside.stdout
+    shown = world.bare("bash", "-c", "env").stdout
+    assert all(name in shown for name in ENVIRONMENT)
+
+
+DESCRIPTORS = {
+    "a directory": ("outside", os.O_RDONLY, py("import os; os.open('new',os.O_CREAT|os.O_WRONLY,dir_fd=17)")),
+    "a file open for writing": ("outside/file", os.O_WRONLY, "echo x >&17"),
+    "a secret file": ("home/.ssh/id_ed25519", os.O_RDONLY, "read -r -u 17 line"),
+    "the root directory": ("/", os.O_RDONLY, py("import os; os.stat('etc',dir_fd=17)")),
+}
+
+
+@pytest.mark.parametrize("place,flags,code", DESCRIPTORS.values(), ids=DESCRIPTORS.keys())
+def test_no_descriptor_is_inherited(world: World, target: list[str], place: str, flags: int, code: str) -> None:
+    path = place.replace("outside", target[0]).replace("home", target[1])
+    opened = os.open(path, flags)
+    os.dup2(opened, 17)
+    try:
+        refused(world, code, pass_fds=[17])
+    finally:
+        os.close(17)
+        os.close(opened)
+
+
+@pytest.fixture(scope="module")
+def tcp_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def udp_port() -> Iterator[int]:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        yield server.getsockname()[1]
+
+
+def test_no_tcp_connection(world: World, tcp_port: int) -> None:
+    refused(world, 'exec 7<>"/dev/tcp/127.0.0.1/$1"', str(tcp_port))
+
+
+def test_no_udp_packet_arrives(world: World) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.setblocking(False)
+        code = py("import socket,sys; socket.socket(2,2).sendto(b'x',('127.0.0.1',int(sys.argv[1])))")
+        argv = ["bash", "-c", code, "attack", str(server.getsockname()[1])]
+        world.caged(*argv)
+        with pytest.raises(BlockingIOError):
+            server.recv(9)
+        world.bare(*argv)
+        assert server.recv(9) == b"x"
+
+
+def test_a_raw_address_is_unreachable(world: World) -> None:
+    done = world.caged("/usr/bin/python3", "-c", "import socket; socket.create_connection(('192.0.2.1', 53), 5)")
+    assert done.returncode == 1 and "Network is unreachable" in done.stderr
+
+
+def connect(kind: str = "STREAM") -> str:
+    return py(
+        f"import socket,sys; s=socket.socket(socket.AF_UNIX,socket.SOCK_{kind}); a=sys.argv[1];"
+        "s.connect('\\0'+a[1:] if a[0]=='@' else a)"
+    )
+
+
+@pytest.mark.parametrize("kind", ["STREAM", "DGRAM", "SEQPACKET"])
+@pytest.mark.parametrize("place", ["home/.run/s", "shared/s", "home/projects/s", "outside/s"])
+def test_no_socket_of_the_host_is_reached(world: World, place: str, kind: str) -> None:
+    path = world.outside / "s" if place.startswith("outside") else world.top / place
+    with listening(world, path, getattr(socket, f"SOCK_{kind}")):
+        refused(world, connect(kind), str(path))
+
+
+def test_the_socket_of_the_gate_is_not_reached(world: World) -> None:
+    home = world.home / ".config/slack-gate/run"
+    home.mkdir(exist_ok=True)
+    world.give(home)
+    with listening(world, home / "gate.sock"):
+        refused(world, connect(), str(home / "gate.sock"))
+
+
+def test_a_gate_elsewhere_is_not_reached(world: World, target: list[str]) -> None:
+    home = Path(target[0])
+    (home / "token").write_text(LOOT)
+    refused(world, 'grep -q . "$1/token"', str(home), env=world.environment({"SLACK_GATE_HOME": str(home)}))
+
+
+def test_no_abstract_socket_is_reached(world: World) -> None:
+    name = f"sbox-test-{os.getpid()}"
+    with listening(world, "\0" + name):
+        refused(world, connect(), "@" + name)
+
+
+def test_a_covered_socket_cannot_be_uncovered(world: World, target: list[str]) -> None:
+    directory = Path(target[2]) / "d"
+    directory.mkdir()
+    world.give(directory)
+    with listening(world, directory / "s"):
+        code = f'mv "$1/d" "$1/e" 2>/dev/null; cd "$1/e" 2>/dev/null || cd "$1/d"; {connect()}'
+        world_code = code.replace('"$@"', "s")
+        inside = world.caged("bash", "-c", world_code, "attack", target[2])
+        assert inside.returncode not in (0, 125)
+        if (Path(target[2]) / "e").exists():
+            (Path(target[2]) / "e").rename(directory)
+        assert world.bare("bash", "-c", world_code, "attack", target[2]).returncode == 0
+        (Path(target[2]) / "e").rename(directory)
+
+
+def test_no_fifo_of_the_home_is_reached(world: World) -> None:
+    path = world.home / ".run/fifo"
+    os.mkfifo(path)
+    world.give(path)
+    keep = os.open(path, os.O_RDWR)
+    refused(world, 'timeout 3 sh -c \'echo x >"$1"\' x "$1" && [ -p "$1" ]', str(path))
+    os.close(keep)
+    path.unlink()
+
+
+FAMILIES = {"vsock": (40, 1), "alg": (38, 5), "packet": (17, 3), "bluetooth": (31, 3), "vsock datagram": (40, 2)}
+
+
+@pytest.mark.parametrize("family,kind", FAMILIES.values(), ids=FAMILIES.keys())
+def test_no_other_socket_family(world: World, family: int, kind: int) -> None:
+    code = f"import socket; socket.socket({family}, {kind})"
+    done = world.caged("/usr/bin/python3", "-c", code)
+    assert "Address family not supported" in done.stderr, done.stderr
+
+
+CALLS = {  # number on x86_64, arguments, errno expected in the cage
+    "io_uring_setup": (425, "8, 0", 38),
+    "clone3": (435, "0, 0", 38),
+    "keyctl": (250, "0, -3, 0", 1),
+    "add_key": (248, "0, 0, 0, 0, 0", 1),
+    "request_key": (249, "0, 0, 0, 0", 1),
+    "bpf": (321, "0, 0, 0", 1),
+    "userfaultfd": (323, "0", 1),
+    "perf_event_open": (298, "0, 0, 0, 0, 0", 1),
+    "mount": (165, "0, 0, 0, 0, 0", 1),
+    "umount": (166, "0, 0", 1),
+    "pivot_root": (155, "0, 0", 1),
+    "open_tree": (428, "-100, 0, 0", 1),
+    "fsopen": (430, "0, 0", 1),
+    "setns": (308, "0, 0", 1),
+    "unshare of a user namespace": (272, "0x10000000", 1),
+    "unshare of all namespaces": (272, "0x7e020000", 1),
+    "clone of a user namespace": (56, "0x10000000, 0, 0, 0, 0", 1),
+    "open_by_handle_at": (304, "0, 0, 0", 1),
+    "kexec_load": (246, "0, 0, 0, 0", 1),
+    "init_module": (175, "0, 0, 0", 1),
+    "a call of the x32 machine": (0x40000000 + 39, "", 38),
+    "typing into the terminal": (16, "0, 0x5412, b'x'", 1),
+    "typing with high bits set": (16, "0, 0x100005412, b'x'", 1),
+    "pasting into the console": (16, "0, 0x541C, b'x'", 1),
+}
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers are those of x86_64")
+@pytest.mark.parametrize("number,arguments,errno", CALLS.values(), ids=CALLS.keys())
+def test_system_calls_refused(world: World, number: int, arguments: str, errno: int) -> None:
+    code = (
+        "import ctypes; c = ctypes.CDLL(None, use_errno=True).syscall;"
+        f"r = c(ctypes.c_long({number}), *[a if isinstance(a, bytes) else ctypes.c_long(a) for a in ({arguments}{',' if arguments else ''})]);"
+        "print(ctypes.get_errno() if r < 0 else 'done')"
+    )
+    done = world.caged("/usr/bin/python3", "-c", code)
+    assert done.stdout == f"{errno}\n", done
+
+
+PROCESSES = {
+    "see it": 'ps -e -o pid= -o args= | grep -q "[s]leep 3$1"',
+    "read its command line": "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline; done 2>/dev/null | grep -q \"[s]leep 3$1\"",
+    "signal it": 'kill -0 "$1"',
+    "set its limits": 'prlimit --pid "$1" --core=0:0',
+    "lower its priority": 'renice -n 19 -p "$1"',
+    "change its place in memory shortages": 'echo 900 >"/proc/$1/oom_score_adj"',
+    "open it": py("import os,sys; os.pidfd_open(int(sys.argv[1]))"),
+    "look through its root": 'ls "/proc/$1/root/"',
+}
+
+
+@pytest.mark.parametrize("code", PROCESSES.values(), ids=PROCESSES.keys())
+def test_no_process_of_the_host_is_touched(world: World, code: str) -> None:
+    with world.start(["bash", "-c", 'exec sleep "3$$"']) as process:
+        if "root/" in code and world.uid != os.geteuid():
+            process.poll()
+        try:
+            refused(world, code, str(process.pid))
+        finally:
+            process.kill()
+
+
+IPC = {
+    "shared memory": ("import ctypes;c=ctypes.CDLL(None);c.shmget(KEY,64,0o1666)", "c.shmget(KEY,64,0)", "c.shmctl(c.shmget(KEY,64,0),0,0)"),
+    "semaphores": ("import ctypes;c=ctypes.CDLL(None);c.semget(KEY,1,0o1666)", "c.semget(KEY,1,0)", "c.semctl(c.semget(KEY,1,0),0,0)"),
+    "message queues": ("import ctypes;c=ctypes.CDLL(None);c.msgget(KEY,0o1666)", "c.msgget(KEY,0)", "c.msgctl(c.msgget(KEY,0),0,0)"),
+    "posix queues": (
+        "import ctypes,os;c=ctypes.CDLL(None);n=b'/sbox-KEY';os.umask(0);c.mq_open(n,os.O_CREAT|os.O_RDWR,0o666,None)",
+        "c.mq_open(n,0)", "c.mq_unlink(n)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("make,use,remove", IPC.values(), ids=IPC.keys())
+def test_no_shared_memory_or_queue(world: World, make: str, use: str, remove: str) -> None:
+    make, use, remove = (text.replace("KEY", str(os.getpid() + 7)) for text in (make, use, remove))
+    start = make.rsplit(";", 1)[0]
+    assert world.bare("/usr/bin/python3", "-c", make).returncode == 0
+    try:
+        refused(world, py(f"{start};import sys;sys.exit({use}<0)"))
+    finally:
+        world.bare("/usr/bin/python3", "-c", f"{start};{remove}")
+
+
+def test_shared_memory_files_are_private(world: World) -> None:
+    path = Path(f"/dev/shm/sbox-test-{os.getpid()}")
+    path.write_text("x")
+    path.chmod(0o666)
+    try:
+        refused(world, 'cat "$1"', str(path))
+    finally:
+        path.unlink()
+
+
+def test_options_of_bubblewrap_are_words_of_the_command(world: World, target: list[str]) -> None:
+    for words in (["--bind", "/", "/", "sh"], ["--dev-bind", "/", "/", "sh"], ["--args", "0", "sh"], ["--share-net", "sh"]):
+        done = world.caged(*words, "-c", 'echo x >"$0/new"', target[0])
+        assert done.returncode == 125 and "there is no option" in done.stderr
+        done = world.caged("--", *words, "-c", 'echo x >"$0/new"', target[0])
+        assert done.returncode == 127
+    assert not (Path(target[0]) / "new").exists()
+
+
+STEERING = {
+    "BASH_ENV": ("BASH_ENV", "$file"), "ENV": ("ENV", "$file"), "SHELLOPTS": ("SHELLOPTS", "xtrace"),
+    "an exported function": ("BASH_FUNC_cd%%", '() { echo x >"$mark"; builtin cd "$@"; }'),
+    "another exported function": ("BASH_FUNC_printf%%", '() { echo x >"$mark"; }'),
+    "PS4": ("PS4", '$(echo x >"$mark")'), "PATH": ("PATH", "$dir:/usr/bin:/bin"), "IFS": ("IFS", "/"),
+    "POSIXLY_CORRECT": ("POSIXLY_CORRECT", "1"), "BASH_COMPAT": ("BASH_COMPAT", "3.1"), "CDPATH": ("CDPATH", "/"),
+    "GLOBIGNORE": ("GLOBIGNORE", "*"), "LC_ALL": ("LC_ALL", "tr_TR.UTF-8"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name,value", STEERING.values(), ids=STEERING.keys())
+def test_the_environment_does_not_steer_sbox(world: World, target: list[str], name: str, value: str) -> None:
+    directory = Path(target[0])
+    mark = directory / "mark"
+    for tool in ("bwrap", "mkdir", "readlink", "env", "find"):
+        path = directory / tool
+        path.write_text(f'#!/bin/sh\necho x >"{mark}"\nexec "$@"\n')
+        path.chmod(0o755)
+    (directory / "file").write_text(f'echo x >"{mark}"\n')
+    for word, place in (("$file", directory / "file"), ("$mark", mark), ("$dir", directory)):
+        value = value.replace(word, str(place))
+    done = world.caged("/bin/sh", "-c", 'touch "$1/new" || exit 5', "x", target[0], env=world.environment({name: value}))
+    assert not mark.exists(), "something that the environment named ran outside"
+    assert done.returncode == 5, done
+
+
+def git_outside(world: World, *repositories: Path) -> None:
+    """The everyday commands of a person outside, hooks and all."""
+    for repository in repositories:
+        for words in (["status"], ["add", "-A"], ["commit", "-qm", "host", "--allow-empty"], ["diff", "HEAD~1"], ["checkout", "-q", "-b", "x"]):
+            world.bare("git", "-C", str(repository), *words)
+
+
+# $1 is the mark that the planted command makes, $2 the repository; the plant is run in the cage, then git outside.
+HOOK = 'printf \'#!/bin/sh\\necho x >"%s"\\n\' "$1"'
+PLANTS = {
+    "a hook": f'{HOOK} >.git/hooks/post-commit; chmod +x .git/hooks/post-commit',
+    "a hook in a new directory": f'mv .git/hooks .git/h2; mkdir .git/hooks; {HOOK} >.git/hooks/post-commit; chmod +x .git/hooks/post-commit',
+    "fsmonitor": 'git config core.fsmonitor "echo x >$1; true"',
+    "fsmonitor written by hand": 'printf "[core]\\n\\tfsmonitor = \\"echo x >%s; true\\"\\n" "$1" >>.git/config',
+    "a filter": 'git config filter.f.clean "echo x >$1; cat"; echo "* filter=f" >.gitattributes',
+    "an external diff": 'git config diff.external "echo x >$1; true"; echo two >file',
+    "a hooks path": f'mkdir h; {HOOK} >h/post-commit; chmod +x h/post-commit; git config core.hooksPath h',
+    "an include": 'printf "[core]\\n\\tfsmonitor = \\"echo x >%s; true\\"\\n" "$1" >inc; git config include.path ../inc',
+    "a new config by rename": 'cp .git/config c; printf "[core]\\n\\tfsmonitor = \\"echo x >%s; true\\"\\n" "$1" >>c; mv -f c .git/config',
+    "another .git": f'mv .git .g2; cp -r .g2 .git; {HOOK} >.git/hooks/post-commit; chmod +x .git/hooks/post-commit',
+    "another repository in its place": f'cd ..; mv "$2" "$2.old"; cp -r "$2.old" "$2"; {HOOK} >"$2/.git/hooks/post-commit"; chmod +x "$2/.git/hooks/post-commit"',
+    "a commondir": 'cp -r .git evil; printf "[core]\\n\\tfsmonitor = \\"echo x >%s; true\\"\\n" "$1" >>evil/config; echo ../evil >.git/commondir',
+    "a .git file": 'mv .git .g2; cp -r .g2 evil; printf "[core]\\n\\tfsmonitor = \\"echo x >%s; true\\"\\n" "$1" >>evil/config; echo "gitdir: $PWD/evil" >.git',
+    "a symbolic link": f'cp -r .git evil; {HOOK} >evil/hooks/post-commit; chmod +x evil/hooks/post-commit; rm -rf .git; ln -s evil .git',
+    "a hook after removal": f'rm -rf .git/hooks; mkdir .git/hooks; {HOOK} >.git/hooks/post-commit; chmod +x .git/hooks/post-commit',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", ["inside", "beside"])
+@pytest.mark.parametrize("plant", PLANTS.values(), ids=PLANTS.keys())
+def test_git_outside_runs_nothing_that_was_planted(world: World, target: list[str], plant: str, place: str) -> None:
+    """`inside` works in the repository; `beside` attacks it from another working directory."""
+    mark = Path(target[0]) / "mark"
+    repository = world.repository(f"r{Path(target[0]).name}")
+    code = f'cd "$2"; {plant}'
+    where = repository if place == "inside" else world.projects
+    world.caged("bash", "-c", code, "plant", str(mark), str(repository), cwd=where)
+    git_outside(world, repository)
+    assert not mark.exists(), "git outside ran what the cage planted"
+    if place == "inside":
+        victim = world.repository(f"v{Path(target[0]).name}")
+        world.bare("bash", "-c", code, "plant", str(mark), str(victim), cwd=victim)
+        git_outside(world, victim)
+        assert mark.exists(), "this plant proves nothing, git does not run it"
+
+
+def test_a_configured_hooks_directory_is_guarded(world: World, target: list[str]) -> None:
+    repository = world.repository(f"h{Path(target[0]).name}")
+    world.bare("bash", "-c", "mkdir .husky; git config core.hooksPath .husky", cwd=repository)
+    mark = str(Path(target[0]) / "mark")
+    plant = f"{HOOK} >.husky/post-commit; chmod +x .husky/post-commit"
+    world.caged("bash", "-c", plant, "plant", mark, cwd=repository)
+    git_outside(world, repository)
+    assert not Path(mark).exists()
+
+
+def test_a_linked_worktree_is_guarded(world: World, target: list[str]) -> None:
+    repository = world.repository(f"w{Path(target[0]).name}")
+    linked = Path(f"{repository}-linked")
+    assert world.bare("git", "-C", str(repository), "worktree", "add", "-q", str(linked)).returncode == 0
+    mark = str(Path(target[0]) / "mark")
+    plants = (
+        'cp -r "$2/.git" evil; printf "[core]\\n\\tfsmonitor = \\"echo x >%s; true\\"\\n" "$1" >>evil/config; echo "gitdir: $PWD/evil" >.git',
+        'd=$2/.git/worktrees/*; cp -r "$2/.git" "$2/evil"; printf "[core]\\n\\tfsmonitor = \\"echo x >%s; true\\"\\n" "$1" >>"$2/evil/config"; echo "$2/evil" >$d/commondir',
+    )
+    for plant in plants:
+        world.caged("bash", "-c", plant, "plant", mark, str(repository), cwd=linked)
+        git_outside(world, linked, repository)
+        assert not Path(mark).exists(), plant
+
+
+@pytest.mark.parametrize("name", [".claude/settings.json", ".mcp.json", ".vscode/tasks.json", ".idea/workspace.xml", ".envrc"])
+def test_files_of_editors_and_agents_are_read_only(world: World, target: list[str], name: str) -> None:
+    repository = world.repository(f"e{Path(target[0]).name}")
+    path = repository / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("before\n")
+    world.give(repository)
+    refused(world, 'echo x >"$1"', str(path), cwd=repository)
+
+
+def test_new_files_of_editors_and_agents_are_reported(world: World, target: list[str]) -> None:
+    repository = world.repository(f"n{Path(target[0]).name}")
+    done = world.caged("sh", "-c", "mkdir .claude; echo x >.claude/settings.json", cwd=repository)
+    assert f"{repository}/.claude appeared in the cage" in done.stderr
+
+
+CACHE = {
+    "a new file": 'echo x >"$1/.cache/p10k-instant-prompt-user.zsh"',
+    "a change": 'echo x >"$1/.cache/tool/data"',
+    "an append": 'echo x >>"$1/.cache/tool/data"',
+    "a removal": 'rm -rf "$1/.cache/tool"',
+    "a rename": 'mv "$1/.cache/tool" "$1/.cache/other"',
+    "another mode": 'chmod 700 "$1/.cache/tool/data"',
+}
+
+
+def tree(path: Path) -> list[tuple[str, int, bytes]]:
+    return sorted(
+        (str(entry), entry.stat().st_mode, entry.read_bytes() if entry.is_file() else b"") for entry in path.rglob("*")
+    )
+
+
+@pytest.mark.parametrize("code", CACHE.values(), ids=CACHE.keys())
+def test_nothing_written_to_the_cache_is_seen_outside(world: World, code: str) -> None:
+    before = tree(world.home / ".cache")
+    world.caged("bash", "-c", code, "x", str(world.home))
+    assert tree(world.home / ".cache") == before
+
+
+ROOT_ONLY = {
+    "read the passwords": "grep -q : /etc/shadow",
+    "open core_pattern for writing": "exec 7<>/proc/sys/kernel/core_pattern",
+    "make a device": 'mknod "$1/dev" c 1 3',
+    "change an owner": 'chown 1:1 "$1/file"',
+    "enter a namespace of the host": "nsenter -t $PPID -m true",
+    "mount over the home": 'mount -t tmpfs none "$2/plain" && umount "$2/plain"',
+    "uncover ~/.ssh": 'cat "$2/.ssh/id_ed25519" || { umount "$2/.ssh"; cat "$2/.ssh/id_ed25519"; }',
+    "become another user": "setpriv --reuid 1 --clear-groups true",
+    "read the kernel's log": "dmesg | grep -q .",
+}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can do this without the cage")
+@pytest.mark.parametrize("code", ROOT_ONLY.values(), ids=ROOT_ONLY.keys())
+def test_root_is_caged_too(world: World, target: list[str], code: str) -> None:
+    if world.uid == 0:
+        refused(world, code, *target)
+
+
+def test_no_setuid_program_gains_rights(world: World) -> None:
+    done = world.caged("sh", "-c", "grep -E 'NoNewPrivs|CapBnd' /proc/self/status")
+    assert done.stdout.split() == ["NoNewPrivs:", "1", "CapBnd:", "0000000000000000"] or "CapBnd:\t0000000000000000" in done.stdout
+
+
+def test_no_writable_file_of_the_kernel_is_left(world: World) -> None:
+    done = world.caged("find", "/proc/sys", "/sys", "/proc/irq", "/proc/bus", "-type", "f", "-writable", timeout=60)
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("device", ["/dev/vda", "/dev/sda", "/dev/mem", "/dev/kmsg", "/dev/fuse", "/dev/kvm", "/dev/vsock", "/dev/loop0"])
+def test_no_device_of_the_host(world: World, device: str) -> None:
+    assert world.caged("test", "-e", device).returncode == 1
+
+
+@pytest.mark.parametrize("place", ["/run/dbus", "/run/systemd", "/run/user", "/var/run/docker.sock", "/run/postgresql"])
+def test_the_run_directory_is_empty(world: World, place: str) -> None:
+    assert world.caged("test", "-e", place).returncode == 1
+
+
+def link(path: Path, target: str) -> Callable[[], None]:
+    return lambda: path.symlink_to(target)
+
+
+@pytest.mark.parametrize("target_name", ["..", "/", "/etc", "/usr", ".ssh", ".config", ".", "/proc", "/home"])
+@pytest.mark.parametrize("name", ["projects", ".cache"])
+def test_a_zone_that_leads_elsewhere_is_refused(world: World, tmp_path_factory: pytest.TempPathFactory, name: str, target_name: str) -> None:
+    home = Path(tempfile.mkdtemp(dir=world.outside))
+    for part in (".ssh", ".config", "projects", ".cache"):
+        if part != name:
+            (home / part).mkdir()
+    (home / name).symlink_to(target_name)
+    world.give(home)
+    done = world.caged("true", env=world.environment({"HOME": str(home)}), cwd="/")
+    assert done.returncode == 125 and ("must not be writable" in done.stderr or "not a usable directory" in done.stderr)
+
+
+@pytest.mark.parametrize("way", ["relative", "absolute"])
+def test_a_linked_ssh_directory_is_hidden_where_it_lies(world: World, way: str) -> None:
+    home = Path(tempfile.mkdtemp(dir=world.outside))
+    (home / "dotfiles/ssh").mkdir(parents=True)
+    (home / "dotfiles/ssh/id").write_text(LOOT)
+    (home / ".ssh").symlink_to("dotfiles/ssh" if way == "relative" else home / "dotfiles/ssh")
+    world.give(home)
+    refused(world, 'cat "$HOME/.ssh/id" "$HOME/dotfiles/ssh/id"', env=world.environment({"HOME": str(home)}), cwd="/")
+
+
+@pytest.mark.parametrize("home", ["", "/", "relative", "/nonexistent/home", "/usr", "/tmp"])
+def test_an_odd_home_is_never_the_zone(world: World, home: str) -> None:
+    done = world.caged("sh", "-c", "echo x >/usr/sbox-test || echo x >/sbox-test || exit 5", env=world.environment({"HOME": home}), cwd="/")
+    assert done.returncode in (5, 125)
+
+
+def daemon_left(world: World, number: int) -> bool:
+    done = subprocess.run(["pgrep", "-f", f"sleep {number}"], stdout=subprocess.PIPE, check=False)
+    return bool(done.stdout)
+
+
+def test_nothing_outlives_the_command(world: World) -> None:
+    number = 100000 + os.getpid()
+    done = world.caged("bash", "-c", f"setsid -f sleep {number} >/dev/null 2>&1; nohup sleep {number} >/dev/null 2>&1 & disown; exit 3")
+    assert done.returncode == 3
+    assert not daemon_left(world, number)
+
+
+@pytest.mark.parametrize("signal_name", ["INT", "TERM", "HUP", "KILL"])
+def test_nothing_outlives_sbox(world: World, signal_name: str) -> None:
+    number = 200000 + os.getpid()
+    with world.start([str(world.sbox), "bash", "-c", f"sleep {number} & echo up; sleep {number}"]) as process:
+        assert process.stdout and process.stdout.readline() == "up\n"
+        subprocess.run(["kill", f"-{signal_name}", str(process.pid)], check=True)
+        assert process.wait(5) != 0
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=2)  # ends when the last holder of its output does
+    assert not daemon_left(world, number)
+
+
+def test_nothing_outlives_the_caller(world: World) -> None:
+    number = 300000 + os.getpid()
+    with world.start(["bash", "-c", f'"$0" bash -c "echo up; sleep {number}" & wait', str(world.sbox)]) as caller:
+        assert caller.stdout and caller.stdout.readline() == "up\n"
+        caller.kill()
+        caller.wait(5)
+        caller.communicate(timeout=5)
+    assert not daemon_left(world, number)
