@@ -226,7 +226,8 @@ def _word(text: str, start: int) -> tuple[str | None, int]:
     word = "".join(parts)
     if at == start or (text[start] == "=" and at > start + 1):  # zsh looks up the program in =name
         return None, at
-    if braces and ("," in word or ".." in word):
+    inner = word[word.index("{") :].rpartition("}")[0] or word if braces else ""
+    if "," in inner or ".." in inner:  # {a,b} and {1..3}, but neither @{u}.. nor {}
         return None, at
     if at < end and text[at] in "<>" and (braces or word.isdigit()):  # 3>file and {name}>file name a descriptor
         return None, at
@@ -712,7 +713,7 @@ _READING = {
     "log": _LOG,
     "show": _LOG,
     "whatchanged": _LOG,
-    "shortlog": _LOG + " -s -n -e --summary --numbered --email --group=",
+    "shortlog": _LOG.replace(" -n: -n#", "") + " -s -n -e --summary --numbered --email --group=",
     "reflog": _LOG,
     "rev-list": _LOG + " --objects --disk-usage --header",
     "diff-tree": _LOG,

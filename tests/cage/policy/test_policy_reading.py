@@ -30,6 +30,7 @@ READ = [  # text, then each simple command as (operator, words)
     ("git commit -m 'Fix bug!'", [("", "git", "commit", "-m", "Fix bug!")]),
     ('git commit -m "Fix bug!"', [("", "git", "commit", "-m", "Fix bug!")]),
     ("git show HEAD~1:a.py HEAD^ @{u} stash@{0}", [("", "git", "show", "HEAD~1:a.py", "HEAD^", "@{u}", "stash@{0}")]),
+    ("git log @{u}.. {}.. a,b{c}", [("", "git", "log", "@{u}..", "{}..", "a,b{c}")]),
     ("ls ~ ~/a", [("", "ls", HOME, HOME + "/a")]),
     ("ls '~' \\~ a~b ''~", [("", "ls", "~", "~", "a~b", "~")]),
     ("find -name x -exec echo {} +", [("", "find", "-name", "x", "-exec", "echo", "{}", "+")]),
