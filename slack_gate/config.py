@@ -1,4 +1,4 @@
-"""Settings: one frozen tree, from the environment and `config.toml` in the home; the environment wins."""
+"""Settings: one frozen tree. The environment wins over secret files, those over `config.toml` in the home."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ import stat
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from slack_gate.errors import ConfigError
 
@@ -26,7 +33,9 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(
         frozen=True,
-        extra="ignore",
+        extra="forbid",
+        env_ignore_empty=True,
+        hide_input_in_errors=True,
         populate_by_name=True,
         env_prefix="SLACK_GATE_",  # without it $HOME, $WAIT and $SOCKET would be taken for settings
     )
@@ -49,7 +58,7 @@ class Settings(BaseSettings):
         description="Hook socket; default `$XDG_RUNTIME_DIR/slack-gate/gate.sock`, else `run/gate.sock` in the home.",
     )
     database_url: str = Field(
-        "", alias="SLACK_GATE_DATABASE_URL", description="Default: SQLite, `gate.db` in the home."
+        "", alias="SLACK_GATE_DATABASE_URL", repr=False, description="Default: SQLite, `gate.db` in the home."
     )
     wait: int = Field(
         300,
@@ -80,17 +89,38 @@ class Settings(BaseSettings):
     @field_validator("slack_api_url")
     @classmethod
     def _web_url(cls, value: str) -> str:
-        if not value.startswith(("https://", "http://127.0.0.1", "http://localhost", "http://[::1]")):
+        url = urlsplit(value)
+        here = url.hostname in ("127.0.0.1", "::1", "localhost")
+        if not url.hostname or not (url.scheme == "https" or (url.scheme == "http" and here)):
             raise ValueError("tokens travel only over https, or http on this machine")
         return value if value.endswith("/") else value + "/"
 
-    @model_validator(mode="after")
-    def _absolute(self) -> Settings:
-        for name in ("home", "socket"):
-            path = getattr(self, name)
-            if path is not None and not path.is_absolute():
-                raise ValueError(f"{name} must be an absolute path, not {path}")
-        return self
+    @field_validator("home", "socket")
+    @classmethod
+    def _absolute(cls, value: Path | None) -> Path | None:
+        if value is not None and not value.is_absolute():
+            raise ValueError(f"{value} is not an absolute path")
+        return value
+
+    @field_validator("wait", mode="before")
+    @classmethod
+    def _number(cls, value: object) -> object:
+        if isinstance(value, bool):  # TOML's true would count as 1
+            raise ValueError("it is not a number of seconds")
+        return value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        home = Path(init_settings().get("SLACK_GATE_HOME") or default_home())
+        secrets = InitSettingsSource(settings_cls, _secrets())
+        return init_settings, env_settings, secrets, InitSettingsSource(settings_cls, _from_file(home / "config.toml"))
 
     @property
     def socket_path(self) -> Path:
@@ -110,28 +140,23 @@ class Settings(BaseSettings):
 
 def load(**overrides: Any) -> Settings:
     """The settings in force. Raises ConfigError naming the setting, never its secret value."""
-    home = Path(overrides.get("home") or default_home())
     try:
-        return Settings(**{**_from_file(home / "config.toml"), **_secret_files(), **overrides})
+        return Settings(**overrides)
     except ValidationError as error:
         first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"]) or "settings"
-        raise ConfigError(f"The setting {name} is wrong: {first['msg'].removeprefix('Value error, ')}.") from error
+        name = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"The setting {name} is wrong: {first['msg'].removeprefix('Value error, ')}.") from None
 
 
 def _from_file(path: Path) -> dict[str, Any]:
-    """`config.toml`, keys by the environment's names in lower case; the environment wins over it."""
+    """`config.toml`, keys by the environment's names in lower case, with or without `slack_gate_`."""
     try:
-        text = path.read_text("utf-8")
+        values = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}.") from error
-    try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not TOML: {error}.") from error
-    return {_field_of(name, path): value for name, value in values.items() if not _in_environment(name)}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read as TOML: {error}.") from None
+    return {_field_of(name, path): value for name, value in values.items()}
 
 
 def _field_of(name: str, path: Path) -> str:
@@ -141,27 +166,23 @@ def _field_of(name: str, path: Path) -> str:
     return field
 
 
-def _in_environment(name: str) -> bool:
-    names = {name.upper(), f"SLACK_GATE_{name.upper()}"}
-    if names & {"SLACK_GATE_WAIT", "GATE_WAIT"}:
-        names |= {"SLACK_GATE_WAIT", "GATE_WAIT"}
-    return any(os.environ.get(one) for one in names)
+def secret_files() -> dict[str, Path]:
+    """Field to file: `SLACK_BOT_TOKEN_FILE` and the like, also where the token itself is set and wins."""
+    named = {field: os.environ.get(f"{field.upper()}_FILE") for field in SECRETS}
+    return {field: Path(path) for field, path in named.items() if path}
 
 
-def _secret_files() -> dict[str, SecretStr]:
-    """`SLACK_BOT_TOKEN_FILE` and the like: a file that its owner alone can read."""
-    found = {}
-    for field in SECRETS:
-        path = os.environ.get(f"{field.upper()}_FILE")
-        if path and not os.environ.get(field.upper()):
-            found[field] = SecretStr(_secret(Path(path)))
-    return found
+def _secrets() -> dict[str, SecretStr]:
+    return {
+        field: SecretStr(_secret(path)) for field, path in secret_files().items() if not os.environ.get(field.upper())
+    }
 
 
 def _secret(path: Path) -> str:
+    """The content of a file that its owner alone can read."""
     try:
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
             raise ConfigError(f"Others can read the secret file {path}.", f"Run `chmod 600 {path}`.")
         return path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"The secret file {path} cannot be read: {error}.") from error
+        raise ConfigError(f"The secret file {path} cannot be read: {error}.") from None
