@@ -107,7 +107,7 @@ def canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
 
 
-def digest(event: ToolEvent, key: str, host: str) -> str:
-    """SHA-256 (hex) over everything an approval is bound to."""
-    bound = [event.agent, event.session, key, event.tool, dict(event.tool_input), event.cwd, host]
+def digest(event: ToolEvent, key: str, host: str, scripts: Mapping[str, str] | None = None) -> str:
+    """SHA-256 (hex) over everything an approval is bound to; `scripts` are the hashes of files the command runs."""
+    bound = [event.agent, event.session, key, event.tool, dict(event.tool_input), event.cwd, host, dict(scripts or {})]
     return hashlib.sha256(canonical(bound).encode()).hexdigest()

@@ -48,15 +48,15 @@ class Coverage:
 
 
 def keys_to_remember(event: ToolEvent) -> tuple[Key, ...]:
-    """What Always would save for this call; empty when nothing of it may be remembered."""
-    if event.unusual_flags:
+    """What Always would save for this call; empty when nothing of it may be remembered, or could be honoured."""
+    if event.unusual_flags or event.tool in cage_policy.UNGATED:  # reading tools are asked only near the gate's files
         return ()
     if event.tool not in SHELL_TOOLS:
-        return (Key(event.tool, (_exact(event),)),)
-    command = event.command
-    if command is None:
+        return (Key(event.tool, (_exact(event),)),) if _means_the_same_anywhere(event) else ()
+    if event.command is None or not cage_policy.BASH_FIELDS.issuperset(event.tool_input):
         return ()
-    return tuple(Key(event.tool, words) for words in dict.fromkeys(cage_policy.keys(command)))
+    words = dict.fromkeys(cage_policy.keys(event.command))
+    return tuple(Key(event.tool, key) for key in words) if words and _released(event, event.command) else ()
 
 
 def covered(event: ToolEvent, rules: Iterable[Rule]) -> Coverage | None:
@@ -65,24 +65,38 @@ def covered(event: ToolEvent, rules: Iterable[Rule]) -> Coverage | None:
     keys = keys_to_remember(event)
     if not keys or not all(key in by_key for key in keys):
         return None
-    return Coverage(tuple(by_key[key] for key in keys), _caged(event))
-
-
-def _caged(event: ToolEvent) -> str | None:
-    """Caged code may have rewritten what a project runner runs since Always was pressed: release it into the cage."""
-    if event.command is None:
-        return None
-    segments = cage_policy.read(event.command) or []
-    if not any(cage_policy.is_project_runner(segment.argv) for segment in segments):
-        return None
-    if len(segments) == 1 and not segments[0].redirected:
-        return f"sbox {shlex.join(segments[0].argv)}"
-    return f"sbox bash -c {shlex.quote(event.command)}"
+    released = _released(event, event.command) if event.command is not None else None
+    return Coverage(tuple(by_key[key] for key in keys), None if released == event.command else released)
 
 
 def runs_caged(event: ToolEvent) -> bool:
     """Whether a remembered form of this call would be released into the cage."""
-    return _caged(event) is not None
+    return event.command is not None and _released(event, event.command) not in (event.command, "")
+
+
+def _released(event: ToolEvent, command: str) -> str:
+    """The text to run for a remembered command, empty when it must be asked each time.
+
+    Caged code may have rewritten what a project runner runs since Always was pressed, so that goes into the cage; where
+    the cage cannot do it (git that needs the network), or would not be the trusted one, a person looks again.
+    """
+    segments = cage_policy.read(command) or []
+    runners = [segment.argv for segment in segments if cage_policy.is_project_runner(segment.argv, event.cwd)]
+    if not runners:
+        return command
+    if any(not cage_policy.is_project_runner(argv) for argv in runners):  # without a directory: git that stays local
+        return ""
+    if len(segments) == 1 and not segments[0].redirected:
+        caged = f"sbox {shlex.join(segments[0].argv)}"
+    else:
+        caged = f"sbox bash -c {shlex.quote(command)}"
+    return caged if cage_policy.classify("Bash", {"command": caged}, event.cwd) == "green" else ""
+
+
+def _means_the_same_anywhere(event: ToolEvent) -> bool:
+    """A file named from the working directory is another one elsewhere, and the key does not hold the directory."""
+    field, _ = cage_policy.FILE_TOOLS.get(event.tool, ("", None))
+    return not field or str(event.tool_input.get(field, "")).startswith("/")
 
 
 def _exact(event: ToolEvent) -> str:

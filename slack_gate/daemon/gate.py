@@ -10,20 +10,30 @@ expire   time is over
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from cage import cage_policy
 from slack_gate.core import rules
 from slack_gate.core.answer import Answer, Ruling, deny, settled
 from slack_gate.core.event import NoDecision, ToolEvent
 from slack_gate.core.ports import Click, Clock, Entry, Judgement, Policy, Store, Verdict, Waiting
 from slack_gate.core.request import Choice, Decision, Request, State, digest
+from slack_gate.core.respell import respelled
 from slack_gate.core.secrets import mask
 from slack_gate.daemon.own_files import OwnFiles
+from slack_gate.daemon.scripts import scripts_of
+from slack_gate.errors import GateError
 
 GRACE_S = 30.0  # how long a hook that vanished without a word may come back
 REPEAT_S = 30.0  # how long an answered call may be answered again to another client of the same call
+PINNED = frozenset({"sbox", "git", "python3"})  # what green calls start; never left to the agent's PATH
 MARGIN_S = 5.0  # the request ends this long before its client gives up
+
+_CHANGED = (
+    "It was approved, but a script that it names has changed since it was asked, so it did not run. "
+    "Ask again with the script as it is now."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +57,8 @@ class House:
 
 
 class Gate:
-    """`unshowable` says why a request cannot be shown whole (None: it can); `asked` is told of each change to draw."""
+    """`programs` are the trusted files by name; `unshowable` says why a request cannot be shown whole (None: it can);
+    `changed` is called when a card may need to be drawn."""
 
     def __init__(
         self,
@@ -55,6 +66,7 @@ class Gate:
         waiting: Waiting,
         policy: Policy,
         own_files: OwnFiles,
+        programs: Mapping[str, str],
         house: House,
         clock: Clock,
         unshowable: Callable[[Request], str | None],
@@ -64,6 +76,7 @@ class Gate:
         self._waiting = waiting
         self._policy = policy
         self._own_files = own_files
+        self._programs = programs
         self._house = house
         self._clock = clock
         self._unshowable = unshowable
@@ -79,42 +92,66 @@ class Gate:
 
     # submit
 
-    async def submit(self, event: ToolEvent | NoDecision, caller: Caller) -> Answer | Request:
+    async def announced(self, event: NoDecision) -> Answer:
+        """The host only tells us something."""
+        await self._store.answered(Entry(event.moment, "gate", agent=event.agent, session=event.session))
+        return Answer(Ruling.SILENT)
+
+    async def submit(self, event: ToolEvent, caller: Caller) -> Answer | Request:
         """An Answer at once, or the Request to `wait` for. Raises StoreError: then nothing may run."""
-        if isinstance(event, NoDecision):
-            await self._store.answered(Entry(event.moment, "gate", agent=event.agent, session=event.session))
-            return Answer(Ruling.SILENT)
-        if self._own_files.touched_by(event):
-            return await self._refused(event, "These are slack-gate's own files; no tool may read or change them.")
+        if (why := self._own_files.refusal(event)) is not None:
+            return await self._refused(event, why)
         judged = self._policy.explain(event.tool, dict(event.tool_input), event.cwd)
-        reached = self._own_files.reached_by(event)
-        if judged.verdict == "ungated" and not reached:
+        if judged.verdict == "green":
+            if (pinned := self._pinned(event.command)) is None:
+                return await self._ask(event, caller, "its programs cannot be pinned to files the agent cannot change")
+            await self._store.answered(_entry(event, "green", "policy"))
+            return Answer(Ruling.ALLOW, f"Green: {judged.rule}.", _changed(pinned, event.command))
+        if self._own_files.reached_by(event):  # remembered or not: a search from above would read the tokens
+            return await self._ask(event, caller, "it could reach slack-gate's own files from where it starts")
+        if judged.verdict == "ungated":
             await self._store.answered(_entry(event, "ungated", "policy"))
             return Answer(Ruling.SILENT)
-        if judged.verdict == "green":
-            await self._store.answered(_entry(event, "green", "policy"))
-            return Answer(Ruling.ALLOW, f"Green: {judged.rule}.")
-        if (coverage := rules.covered(event, await self._store.rules())) is not None:
-            await self._store.answered(_entry(event, "remembered", "always", ", ".join(coverage.rules)))
-            return Answer(Ruling.ALLOW, f"Remembered by Always ({', '.join(coverage.rules)}).", coverage.command)
-        return await self._ask(event, caller, "it searches slack-gate's own files" if reached else _why(judged))
+        coverage = rules.covered(event, await self._store.rules())
+        pinned = self._pinned(coverage.command or event.command) if coverage is not None else None
+        if coverage is not None and pinned is not None:
+            saved = ", ".join(coverage.rules)
+            await self._store.answered(_entry(event, "remembered", "always", saved))
+            return Answer(Ruling.ALLOW, f"Remembered by Always ({saved}).", _changed(pinned, event.command))
+        return await self._ask(event, caller, _why(judged))
+
+    def _pinned(self, command: str | None) -> str | None:
+        """What runs unasked, with `sbox` and `git` as the trusted files; None when it cannot be made sure.
+
+        A call without a shell text needs no pin: "" stands for it.
+        """
+        if command is None:
+            return ""
+        segments = cage_policy.read(command) or []
+        if any(segment.argv[0] in PINNED and segment.argv[0] not in self._programs for segment in segments):
+            return None
+        return respelled(command, self._programs)
 
     async def malformed(self, agent: str, sentence: str) -> Answer:
         """An event that could not be read."""
         await self._store.answered(Entry("malformed", "gate", agent=agent, reason=sentence))
         return deny(f"{sentence} slack-gate cannot show what would run, so it does not run.")
 
-    async def _refused(self, event: ToolEvent, sentence: str) -> Answer:
-        await self._store.answered(_entry(event, "refused", "gate", sentence))
+    async def _refused(self, event: ToolEvent, sentence: str, request: str | None = None) -> Answer:
+        await self._store.answered(_entry(event, "refused", "gate", sentence, request))
         return deny(sentence)
 
     async def _ask(self, event: ToolEvent, caller: Caller, why: str) -> Answer | Request:
         request = self._new(event, caller, why)
         if (too_long := self._unshowable(request)) is not None:
             return await self._refused(event, too_long)
+        request = replace(request, digest=self._digest(event, request.key))
+        self._left[request.id] = request.created_at  # nobody waits for it yet, and perhaps never will
         filed = await self._store.submitted(request, self._house.approvers, self._house.surface)
+        if filed.id != request.id:
+            del self._left[request.id]
         if filed.digest != request.digest:
-            return await self._refused(event, "Another call with the same id, but other content, was asked before.")
+            return await self._refused(event, "This call was asked before with other content, or its script changed.")
         if filed.state is not State.PENDING and not self._may_repeat(filed, caller):
             return await self._refused(event, "This call was answered before; an approval counts once.")
         self._changed()
@@ -125,7 +162,7 @@ class Gate:
         key = event.call or caller.nonce
         return Request(
             id=f"SG-{secrets.token_hex(6)}",
-            digest=digest(event, key, self._house.host),
+            digest="",
             state=State.PENDING,
             agent=event.agent,
             session=event.session,
@@ -147,10 +184,13 @@ class Gate:
         recent = filed.decided_at is not None and self._clock() - filed.decided_at <= REPEAT_S
         return filed.nonce == caller.nonce or recent or filed.state is not State.APPROVED
 
+    def _digest(self, event: ToolEvent, key: str) -> str:
+        return digest(event, key, self._house.host, scripts_of(event))
+
     # wait
 
-    async def wait(self, request: str) -> Answer:
-        """The request's answer once it has ended. Cancelling this coroutine means the client went away."""
+    async def wait(self, request: str, event: ToolEvent) -> Answer:
+        """The answer to `event` once its request has ended. Cancelling this coroutine means the client went away."""
         self._callers[request] = self._callers.get(request, 0) + 1
         self._left.pop(request, None)
         try:
@@ -161,6 +201,8 @@ class Gate:
         self._leave(request, None)
         if row is None:
             return deny(f"The request {request} is not on file any more, so it does not run.")
+        if row.state is State.APPROVED and self._digest(event, row.key) != row.digest:
+            return await self._refused(event, _CHANGED, request)
         await self._store.recorded()
         return settled(row)
 
@@ -186,7 +228,11 @@ class Gate:
     async def decide(self, decision: Decision) -> Click:
         """A click, answered whatever it is; it decides only when everything about it matches the row on file."""
         request = await self._store.request(decision.request)
-        click = await self._decide(decision, request)
+        try:
+            click = await self._decide(decision, request)
+        except GateError:
+            self._waiting.wake(decision.request)  # committed perhaps, though not recorded: the agent hears no at once
+            raise
         if click.verdict is Verdict.DECIDED:
             self._ended([click.request] if click.request else [])
         else:
@@ -200,7 +246,7 @@ class Gate:
         keys: Sequence[rules.Key] = ()
         if decision.choice is Choice.ALWAYS and request is not None and request.state is State.PENDING:
             keys = rules.keys_to_remember(request.event)
-            if not keys:
+            if not keys or self._own_files.reached_by(request.event):
                 return Click(Verdict.UNREMEMBERABLE, request)
         return await self._store.decided(decision, keys, [str(key) for key in keys], self._clock())
 
@@ -246,16 +292,21 @@ class Gate:
             self._changed()
 
 
+def _changed(pinned: str, command: str | None) -> str | None:
+    return pinned if pinned and pinned != command else None
+
+
 def _why(judged: Judgement) -> str:
     """One masked line: the rule, and the part of the call it stopped at."""
     where = f" ({mask(judged.segment[:200])})" if judged.segment else ""
     return f"{judged.rule[:300]}{where}"
 
 
-def _entry(event: ToolEvent, decision: str, by: str, reason: str | None = None) -> Entry:
+def _entry(event: ToolEvent, decision: str, by: str, reason: str | None = None, request: str | None = None) -> Entry:
     return Entry(
         decision=decision,
         by=by,
+        request=request,
         agent=event.agent,
         session=event.session,
         tool=event.tool,

@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import stat
-import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,10 +18,13 @@ from typing import Any
 import structlog
 
 from cage import cage_policy
-from slack_gate.config import Settings
+from slack_gate.config import Settings, secret_files
+from slack_gate.core.ports import Clock
+from slack_gate.daemon.clock import SteadyClock
 from slack_gate.daemon.gate import Gate, House
 from slack_gate.daemon.outbox import Outbox
 from slack_gate.daemon.own_files import OwnFiles
+from slack_gate.daemon.programs import trusted_programs
 from slack_gate.daemon.socket import hook_socket
 from slack_gate.daemon.sweeper import sweep
 from slack_gate.errors import ConfigError
@@ -77,10 +79,11 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
     people = People(client)
     for approver in settings.approvers:
         await people.check(approver)
-    async with Store(settings.database, settings.log_path, time.time) as store, _tasks() as group:
-        running = _Assembly(settings, store, Wakeups(), group)
+    clock = SteadyClock()
+    async with Store(settings.database, settings.log_path, clock) as store, _tasks() as group:
+        running = _Assembly(settings, store, Wakeups(), group, clock)
         link = Link(running.buttons(client, people, team).app, app_token)
-        running.outbox = Outbox(Cards(store.database, SURFACE), Messenger(client), link.down, time.time)
+        running.outbox = Outbox(Cards(store.database, SURFACE), Messenger(client), link.down, clock)
         async with link.opened():
             tasks = [group.create_task(running.outbox.run(running.gate)), group.create_task(sweep(running.gate))]
             await running.gate.resume()
@@ -107,11 +110,14 @@ class _Assembly:
 
     outbox: Outbox
 
-    def __init__(self, settings: Settings, store: Store, wakeups: Wakeups, group: asyncio.TaskGroup) -> None:
+    def __init__(
+        self, settings: Settings, store: Store, wakeups: Wakeups, group: asyncio.TaskGroup, clock: Clock
+    ) -> None:
         self._settings = settings
         self._store = store
         self._wakeups = wakeups
         self._group = group
+        self._clock = clock
         self.gate: Gate
 
     def buttons(self, client: Any, people: People, team: str) -> Buttons:
@@ -125,9 +131,17 @@ class _Assembly:
             surface=SURFACE,
             wait=settings.wait,
         )
-        own = OwnFiles([settings.home, settings.socket_path.parent])
+        own = OwnFiles([settings.home, settings.socket_path.parent, *secret_files().values()])
         self.gate = Gate(
-            self._store, self._wakeups, cage_policy, own, house, time.time, unshowable, lambda: self.outbox.wake()
+            self._store,
+            self._wakeups,
+            cage_policy,
+            own,
+            trusted_programs(Path.home()),
+            house,
+            self._clock,
+            unshowable,
+            lambda: self.outbox.wake(),
         )
         return Buttons(client, self.gate, people, self._later)
 

@@ -176,10 +176,12 @@ class _Door:
         return agent.render(answer, event)
 
     async def _ruling(self, event: ToolEvent | NoDecision, caller: Caller, reader: asyncio.StreamReader) -> Answer:
+        if isinstance(event, NoDecision):
+            return await self._gate.announced(event)
         outcome = await self._gate.submit(event, caller)
         if isinstance(outcome, Answer):
             return outcome
-        return await self._wait(outcome.id, reader)
+        return await self._wait(outcome.id, event, reader)
 
     async def _malformed(self, agent: Agent, sentence: str) -> Answer:
         try:
@@ -187,9 +189,9 @@ class _Door:
         except GateError as error:
             return deny(f"{sentence} {error}")
 
-    async def _wait(self, request: str, reader: asyncio.StreamReader) -> Answer:
+    async def _wait(self, request: str, event: ToolEvent, reader: asyncio.StreamReader) -> Answer:
         """The request's answer, unless the client withdraws (cancelled at once) or vanishes (the grace begins)."""
-        answer = asyncio.create_task(self._gate.wait(request))
+        answer = asyncio.create_task(self._gate.wait(request, event))
         word = asyncio.create_task(reader.readline())
         try:
             await asyncio.wait({answer, word}, return_when=asyncio.FIRST_COMPLETED)

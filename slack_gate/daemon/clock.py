@@ -1,0 +1,17 @@
+"""The daemon's clock: seconds since the epoch that count the machine's sleep and never go back."""
+
+from __future__ import annotations
+
+import time
+
+
+class SteadyClock:
+    """A step of the wall clock forward is followed, one backward is not: it may end a request early, never late."""
+
+    def __init__(self) -> None:
+        self._offset = 0.0  # from the time since boot to the epoch
+
+    def __call__(self) -> float:
+        boot = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._offset = max(self._offset, time.time() - boot)
+        return boot + self._offset
