@@ -34,7 +34,7 @@ class OwnFiles:
         texts = _texts_of(event)
         if len(texts) > MAX_TEXTS:
             return f"This call holds more than {MAX_TEXTS} different texts, too many to look through for paths."
-        paths = [os.path.realpath(event.cwd), *_resolved_all(texts, event.cwd)]
+        paths = [os.path.realpath(event.cwd), *_resolved_all(texts, event.cwd), *_searched(event)]
         if any(_inside(path, place) for path in paths for place in self._places):
             return "These are slack-gate's own files; no tool may read or change them."
         return None
@@ -43,10 +43,8 @@ class OwnFiles:
         """Whether the call names, or a command works in, a directory that holds one of the places."""
         if event.command is not None:
             paths = [os.path.realpath(event.cwd), *_resolved_all(_texts_of(event), event.cwd)]
-        elif event.tool in _RECURSIVE:
-            paths = _searched(event)
         else:
-            return False
+            paths = _searched(event)
         return any(_inside(place, path) for path in paths for place in self._places)
 
 
@@ -61,7 +59,9 @@ def _resolved_all(texts: list[str], cwd: str) -> list[str]:
 
 
 def _searched(event: ToolEvent) -> list[str]:
-    """The directories that a searching tool starts from."""
+    """The directories that a searching tool starts from; none for any other tool."""
+    if event.tool not in _RECURSIVE:
+        return []
     start = event.tool_input.get("path")
     root = _resolved(start, event.cwd) if isinstance(start, str) else os.path.realpath(event.cwd)
     pattern = event.tool_input.get("pattern") if event.tool == "Glob" else ""
