@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from cage import cage_policy
 from slack_gate.cli import COMMANDS
 from slack_gate.config import Settings
 from tests.docs.generated import HELP_BLOCK, README, ROOT, TABLE, current, names_of
@@ -55,3 +57,14 @@ def test_every_dependency_has_its_reason() -> None:
     names = {re.split(r"[\[><=; ]", line)[0] for line in project["dependencies"]}
     reasons = "".join(page.read_text("utf-8") for page in ROOT.glob("docs/decisions/*.md"))
     assert not {name for name in names if f"`{name}`" not in reasons}
+
+
+@pytest.mark.parametrize("verdict", ["green", "gated"])
+def test_the_examples_are_judged_as_told(verdict: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    monkeypatch.chdir(tmp_path)
+    row = next(line for line in README.read_text("utf-8").splitlines() if line.startswith(f"| **{verdict}**"))
+    commands = [word for word in re.findall(r"`([a-z][^`]*)`", row.split("|")[3])]
+    assert len(commands) >= 2
+    for command in commands:
+        assert cage_policy.classify("Bash", {"command": command}) == verdict, command
