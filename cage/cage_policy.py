@@ -1424,9 +1424,10 @@ aws | 3 | configure ssm ecs | --endpoint-url --ca-bundle
 gcloud | 3 | config components | --configuration --flags-file
 gcloud+compute gcloud+container | 4 | ssh scp |
 az | 3 | extension alias config ssh |
+pytest tox nox mypy ruff black eslint prettier jest vitest tsc | 1 | |
 just | 2 | | -f -d -c --justfile --working-directory --shell --shell-arg --set --dotenv-path --chooser --command
 rake | 2 | | -f -r -R -e -E -p -I --rakefile --require --rakelibdir --execute --execute-print --libdir
-task invoke nox bundle mix composer | 2 | exec run eval do cmd | -c -f -r --file --taskfile --collection --noxfile
+task invoke bundle mix composer | 2 | exec run eval do cmd | -c -f -r --file --taskfile --collection
 poetry pdm hatch rye pipenv conda mamba pixi mise asdf volta fnm nvm rustup | 2 | run exec x shell activate config | -C
 gradle mvn | 2 | exec | -D -P -I -b -p -c -f -s -gs -t --define --file --settings --global-settings --toolchains \
     --init-script --build-file --project-dir --settings-file
@@ -1525,13 +1526,15 @@ def _is_foreign(word: str) -> bool:
 def _table_key(argv: tuple[str, ...], base: str) -> tuple[str, ...] | None:
     anything = _program("*")
     rows = [row for row in (_program("\0".join((base, *argv[1:at]))) for at in (1, 2)) if row]
-    depth = max((row.depth for row in rows), default=1)
+    depth = rows[-1].depth if rows else 1
     if anything is None or _carries(argv[1:], anything.options + (rows[0].options if rows else ())):
         return None
     if not rows and base not in _SIMPLE and argv[1:2] and argv[1] in anything.subs:
         return None
     for at, word in enumerate(argv[1:depth]):
         if not _is_key_word(word) or word[0] in "-+@" or (at < len(rows) and word in rows[at].subs):
+            return None
+        if at == 0 and ("/" in word or "." in word):  # a script, where a subcommand should stand
             return None
     return argv[:depth]
 

@@ -108,3 +108,7 @@ def house(template: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
 def long_run() -> bool:
     """Are the larger sizes of the generated tests wanted?"""
     return bool(os.environ.get("SLACK_GATE_LONG"))
+
+
+def evil_fsmonitor(repo: Path) -> None:
+    git(repo, "config", "core.fsmonitor", "/nowhere/evil")
