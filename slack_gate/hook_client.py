@@ -1,18 +1,16 @@
 """The agent's side of the hook: options, the event on stdin, the answer on stdout, and every way to say no."""
 
-import _signal  # type: ignore[import-not-found]  # `signal` itself would load enum
 import posix
 import select
 import sys
 
-from slack_gate.hook_wire import Deny, Unreachable, ask, now, ready
+from slack_gate.hook_wire import Deny, Patience, Unreachable, ask, now
 
 AGENTS_TO_COME = (
     *("codex", "gemini", "cursor", "copilot", "opencode"),
     *("cline-vscode", "cline-cli", "windsurf", "openclaw", "hermes"),
 )
 USAGE = "Usage: hook.py AGENT [--socket PATH] [--limit SECONDS] [--unreachable deny|ask]"
-SIGNALS = (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP)
 
 WAIT = 300  # seconds a person has, unless SLACK_GATE_WAIT or GATE_WAIT says otherwise
 GRACE = 30  # seconds more than that, so that the daemon's own expiry is heard
@@ -30,17 +28,14 @@ def run(argv: list[str]) -> int:
     """Pass the event on and the answer back; return the exit code, 0 or 2."""
     try:
         check_descriptors()
-        for number in SIGNALS:
-            _signal.signal(number, stop)
         agent, path, limit, ask_user = parse(argv)
-        deadline = now() + limit
+        patience = Patience(limit)
         try:
-            code, answer = ask(agent, path, read_event(deadline), deadline)
+            code, answer = ask(agent, path, read_event(patience), patience)
         except Unreachable as why:
             if not ask_user:
                 raise
             code, answer = 0, verdict("ask", f"slack-gate: {printable(why)}, so you decide here.")
-        ignore_signals()
         if code == 0 and not write(1, answer):
             raise Undelivered("the agent did not take the answer")
         if code == 2:
@@ -52,7 +47,6 @@ def run(argv: list[str]) -> int:
 
 def refuse(error: BaseException, claude: bool) -> int:
     """Say no in every form at once and return 2: whichever form gets through blocks the call."""
-    ignore_signals()
     why = error if isinstance(error, Deny) else Deny(f"the hook failed ({type(error).__name__}: {error})")
     reason = f"slack-gate: {printable(why)}, so this call did not run. {why.advice}".rstrip()
     if claude and not isinstance(error, Undelivered):
@@ -135,11 +129,11 @@ def default_socket() -> bytes:
     raise Deny("HOME is not set and the daemon cannot be found", "Tell the user to add --socket PATH to the hook.")
 
 
-def read_event(deadline: float) -> bytes:
+def read_event(patience: Patience) -> bytes:
     """Return all of stdin."""
     event = bytearray()
     while True:
-        if not ready(0, select.POLLIN, min(deadline, now() + STDIN_IDLE)):
+        if not patience.ready(0, select.POLLIN, STDIN_IDLE):
             raise Deny("the agent did not finish sending its event")
         try:
             chunk = posix.read(0, 1 << 16)
@@ -155,8 +149,10 @@ def read_event(deadline: float) -> bytes:
 def write(fd: int, data: bytes) -> bool:
     """Write everything to fd; False when it is closed or nobody reads."""
     left, until = memoryview(data), now() + OUTPUT_WAIT
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
     while left:
-        if not ready(fd, select.POLLOUT, until):
+        if not poll.poll(1000 * max(0, until - now())) or now() >= until:
             return False
         try:
             left = left[posix.write(fd, left[:PIPE_BUF]) :]
@@ -165,14 +161,3 @@ def write(fd: int, data: bytes) -> bool:
         except OSError:
             return False
     return True
-
-
-def stop(number: int, _frame: object) -> None:
-    ignore_signals()
-    raise Deny(f"the hook was told to stop (signal {number}) before an answer came")
-
-
-def ignore_signals() -> None:
-    """Let no signal cut off an answer that is being written."""
-    for number in SIGNALS:
-        _signal.signal(number, _signal.SIG_IGN)

@@ -6,6 +6,7 @@ To the daemon: `slack-gate/1 AGENT LENGTH NONCE LIMIT CWD_HEX\n` and LENGTH byte
 Back: `CODE LENGTH\n`, LENGTH bytes, the end. Code 0 is for stdout; code 2, never empty, for stderr.
 """
 
+import _signal  # type: ignore[import-not-found]  # `signal` itself would load enum
 import _socket
 import _stat
 import posix
@@ -15,9 +16,11 @@ import time
 
 FIRST_WAIT = 1  # seconds for a daemon that is just starting
 RESEND_FOR = 30  # seconds for a daemon that went away to come back
-HELD = 1  # seconds after which a hang-up counts as a new loss
+HELD = 1  # seconds after which a hang-up is a new loss; a daemon that always hangs up is not asked for ever
 RETRY = 0.1  # seconds between two looks for the socket: nothing announces that one appears
 SLICE = 1  # seconds in one poll(), whose clock stands still while the machine sleeps; ours does not
+SIGNALS = (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP)
+START = "Tell the user to start the daemon: slack-gate serve."
 ANSWER_MAX = 4 << 20  # bytes
 HEADER_MAX = 32  # bytes
 
@@ -34,43 +37,79 @@ class Unreachable(Deny):
     """No daemon was there at all, the one case that may be left to the user at the agent."""
 
 
-def ask(agent: str, path: bytes, event: bytes, deadline: float) -> tuple[int, bytes]:
+class Patience:
+    """How long we wait, and the signals that end it early.
+
+    A signal is noticed only while we wait here, so it never falls between an effect and the line that records it,
+    and never into an answer that is being written.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.until = now() + seconds
+        self.signals, signalled = posix.pipe2(posix.O_NONBLOCK | posix.O_CLOEXEC)
+        _signal.set_wakeup_fd(signalled)
+        for number in SIGNALS:
+            _signal.signal(number, lambda *_: None)  # the number goes through the pipe
+
+    def left(self) -> float:
+        return max(0, self.until - now())
+
+    def ready(self, fd: int, events: int, at_most: float = 1e9) -> int:
+        """Wait for one of the events on fd and return those that came, or 0 once the time is over."""
+        poll = select.poll()
+        poll.register(fd, events)
+        poll.register(self.signals, select.POLLIN)
+        end = min(self.until, now() + at_most)
+        while (left := end - now()) > 0:
+            for found, came in poll.poll(1000 * min(left, SLICE)):
+                if found == self.signals:
+                    number = posix.read(self.signals, 1)[0]
+                    raise Deny(f"the hook was told to stop (signal {number}) before an answer came")
+                return came
+        return 0
+
+    def pause(self, seconds: float) -> None:
+        self.ready(self.signals, select.POLLIN, seconds)
+
+
+def ask(agent: str, path: bytes, event: bytes, patience: Patience) -> tuple[int, bytes]:
     """Return the daemon's code and answer; send the same event again whenever the daemon goes away."""
     nonce, cwd = posix.getrandom(16).hex(), working_directory()
     reached, give_up = False, now() + FIRST_WAIT
     while True:
-        connection = connect(path, deadline)
+        connection = connect(path, patience)
         if connection:
             since = now()
-            header = f"slack-gate/1 {agent} {len(event)} {nonce} {int(deadline - since)} {cwd}\n"
-            answer = exchange(connection, header.encode() + event, deadline)
+            header = f"slack-gate/1 {agent} {len(event)} {nonce} {int(patience.left())} {cwd}\n"
+            answer = exchange(connection, header.encode() + event, patience)
             if answer:
                 return answer
             connection.close()
-            if not reached or now() - since > HELD:  # else one that hangs up at once would be asked for ever
+            if not reached or now() - since > HELD:
                 give_up = now() + RESEND_FOR
             reached = True
-        if now() >= deadline:
+        if not patience.left():
             raise no_answer()
         if now() >= give_up:
             raise lost() if reached else absent(path)
-        time.sleep(RETRY)
+        patience.pause(RETRY)
 
 
-def connect(path: bytes, deadline: float) -> _socket.socket | None:
+def connect(path: bytes, patience: Patience) -> _socket.socket | None:
     """Return a connection to our own daemon, or None when nobody listens; what is not ours is denied."""
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     connection.setblocking(False)
     try:
-        check_place(path)
+        check_folder(path)
         while True:
             try:
                 connection.connect(path)
                 break
             except BlockingIOError:  # its queue is full: it lives, and nothing tells when there is room
-                if now() >= deadline:
+                if not patience.left():
                     raise no_answer() from None
-                time.sleep(RETRY)
+                patience.pause(RETRY)
+        check_socket(path)
     except (FileNotFoundError, ConnectionRefusedError):
         return None
     except OSError as error:
@@ -82,30 +121,34 @@ def connect(path: bytes, deadline: float) -> _socket.socket | None:
     return connection
 
 
-def check_place(path: bytes) -> None:
-    """Deny unless only we can have put the socket there."""
+def check_folder(path: bytes) -> None:
+    """Deny unless only we can put something at path."""
     if not path.startswith(b"/"):
         raise untrusted(f"the socket's path {shown(path)} is not absolute")
     folder = path.rpartition(b"/")[0] or b"/"
-    found, uid = posix.lstat(folder), posix.geteuid()
+    found = posix.lstat(folder)
     if not _stat.S_ISDIR(found.st_mode):
         raise untrusted(f"{shown(folder)} is not a directory")
-    if found.st_uid != uid or found.st_mode & 0o077:
+    if found.st_uid != posix.geteuid() or found.st_mode & 0o077:
         whose = f"uid {found.st_uid} with mode {found.st_mode & 0o7777:o}"
         raise untrusted(f"{shown(folder)} belongs to {whose}, not to you alone (mode 700)")
+
+
+def check_socket(path: bytes) -> None:
+    """Deny unless a socket of ours is at path."""
     found = posix.lstat(path)
     if not _stat.S_ISSOCK(found.st_mode):
         raise untrusted(f"{shown(path)} is not a socket")
-    if found.st_uid != uid:
+    if found.st_uid != posix.geteuid():
         raise untrusted(f"{shown(path)} belongs to uid {found.st_uid}, not to you")
 
 
-def exchange(connection: _socket.socket, frame: bytes, deadline: float) -> tuple[int, bytes] | None:
+def exchange(connection: _socket.socket, frame: bytes, patience: Patience) -> tuple[int, bytes] | None:
     """Send the frame and return code and answer, or None when the daemon hung up before it answered."""
     left = memoryview(frame)
     try:
         while left:
-            events = ready(connection.fileno(), select.POLLIN | select.POLLOUT, deadline)
+            events = patience.ready(connection.fileno(), select.POLLIN | select.POLLOUT)
             if not events:
                 raise no_answer()
             if events & ~select.POLLOUT:  # it answers or hangs up before it has read everything
@@ -114,7 +157,7 @@ def exchange(connection: _socket.socket, frame: bytes, deadline: float) -> tuple
                 left = left[connection.send(left) :]
             except (BrokenPipeError, ConnectionResetError):
                 break
-        answer = receive(connection, deadline)
+        answer = receive(connection, patience)
         if left and answer and answer[0] == 0:
             raise malformed("it came before the whole event was read")
         return answer
@@ -132,12 +175,12 @@ def withdraw(connection: _socket.socket) -> None:
         return
 
 
-def receive(connection: _socket.socket, deadline: float) -> tuple[int, bytes] | None:
+def receive(connection: _socket.socket, patience: Patience) -> tuple[int, bytes] | None:
     """Return code and answer once all of it and the end are there, or None when there was only the end."""
     answer = bytearray()
     code, start, end = 0, 0, -1
     while True:
-        if not ready(connection.fileno(), select.POLLIN, deadline):
+        if not patience.ready(connection.fileno(), select.POLLIN):
             raise no_answer()
         try:
             chunk = connection.recv(1 << 16)
@@ -169,16 +212,6 @@ def read_header(head: bytes) -> tuple[int, int, int]:
     return int(code), start, start + int(length)
 
 
-def ready(fd: int, events: int, until: float) -> int:
-    """Wait for one of the events on fd and return those that came, or 0 once the time is over."""
-    poll = select.poll()
-    poll.register(fd, events)
-    while (left := until - now()) > 0:
-        if found := poll.poll(1000 * min(left, SLICE)):
-            return found[0][1]
-    return 0
-
-
 def now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
@@ -205,8 +238,15 @@ def lost() -> Deny:
     return Deny("the daemon went away and did not come back", "Tell the user to look at it: slack-gate status.")
 
 
-def absent(path: bytes) -> Unreachable:
-    return Unreachable(f"no daemon listens at {shown(path)}", "Tell the user to start it: slack-gate serve.")
+def absent(path: bytes) -> Deny:
+    """No daemon, or something else in its place."""
+    try:
+        check_socket(path)
+    except Deny as wrong:
+        return wrong
+    except FileNotFoundError:
+        return Unreachable(f"no daemon listens: {shown(path)} does not exist", START)
+    return Unreachable(f"no daemon listens at {shown(path)}", START)
 
 
 def untrusted(what: str) -> Deny:

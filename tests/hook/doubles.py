@@ -116,6 +116,11 @@ class Daemon:
         self.end()
 
 
+def unasked(connection: socket.socket) -> None:
+    """A reply for a client that must hang up without a byte of the event."""
+    assert connection.recv(1) == b""
+
+
 class Held:
     """A reply: the frame is read, `first` sent, and then nothing more until the client hangs up."""
 
@@ -129,7 +134,16 @@ class Held:
             read_frame(stream)
             connection.sendall(self.first)
             self.heard.set()
-            self.rests.append(stream.read())
+            self.rests.append(read_to_the_end(connection))
+
+
+def read_to_the_end(connection: socket.socket) -> bytes:
+    """Return what comes until the client hangs up, in order or with something unread."""
+    received = b""
+    with suppress(ConnectionResetError):
+        while more := connection.recv(1 << 16):
+            received += more
+    return received
 
 
 @dataclass(frozen=True)
@@ -220,12 +234,24 @@ def run_here(arguments: list[str], event: bytes, env: dict[str, str], patch: dic
 
 @contextmanager
 def own_signals() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in hook_client.SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    """Put back what the client does to signals, which a process of its own would take along at its end."""
+    before = {number: signal.getsignal(number) for number in hook_wire.SIGNALS}
+    pipes: list[int] = []
+
+    def pipe(flags: int) -> tuple[int, int]:
+        pipes.extend(os.pipe2(flags))
+        return pipes[-2], pipes[-1]
+
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(posix, "pipe2", pipe)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(-1)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            for fd in pipes:
+                os.close(fd)
 
 
 @contextmanager

@@ -19,7 +19,23 @@ import pytest
 
 from slack_gate import hook_client, hook_wire
 
-from .doubles import ALLOW, EVENT, LIMIT, ROOT, Agent, Daemon, Held, Result, answer, finish, read_frame, send
+from .doubles import (
+    ALLOW,
+    EVENT,
+    LIMIT,
+    ROOT,
+    Agent,
+    Daemon,
+    Held,
+    Result,
+    answer,
+    finish,
+    own_signals,
+    read_frame,
+    read_to_the_end,
+    send,
+    unasked,
+)
 
 Serve = Callable[..., Daemon]
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act for another user")
@@ -53,7 +69,8 @@ def stand_for_nothing(folder: Path) -> Path:
 def test_no_daemon_is_a_deny_that_says_how_to_start_it(each: Agent, found: str, option: tuple[str, ...]) -> None:
     absent(each, found)
     reason = each.ask(*option, patch=SOON).denied()
-    assert f"no daemon listens at {each.socket}, so this call did not run" in reason
+    assert "no daemon listens" in reason
+    assert f"{each.socket}" in reason
     assert "slack-gate serve" in reason
 
 
@@ -64,7 +81,8 @@ def test_no_daemon_may_be_left_to_the_user(each: Agent, found: str) -> None:
     assert (result.code, result.stderr) == (0, b"")
     verdict = json.loads(result.stdout)["hookSpecificOutput"]
     assert (verdict["hookEventName"], verdict["permissionDecision"]) == ("PreToolUse", "ask")
-    assert f"no daemon listens at {each.socket}" in verdict["permissionDecisionReason"]
+    assert "no daemon listens" in verdict["permissionDecisionReason"]
+    assert "did not run" not in verdict["permissionDecisionReason"]
 
 
 def absent(agent: Agent, found: str) -> None:
@@ -105,7 +123,7 @@ def sleeps(process: subprocess.Popen[bytes]) -> int:
 
 
 def test_a_directory_that_others_may_enter_is_not_trusted(serve: Serve, each: Agent) -> None:
-    serve(answer(0, ALLOW))
+    serve(unasked)
     for mode in (0o755, 0o701, 0o720, 0o1777):
         each.socket.parent.chmod(mode)
         assert f"mode {mode:o}, not to you alone" in each.ask("--unreachable", "ask").denied()
@@ -113,14 +131,14 @@ def test_a_directory_that_others_may_enter_is_not_trusted(serve: Serve, each: Ag
 
 @as_root
 def test_a_directory_of_another_user_is_not_trusted(serve: Serve, each: Agent) -> None:
-    serve(answer(0, ALLOW))
+    serve(unasked)
     os.chown(each.socket.parent, NOBODY, 0)
     assert f"belongs to uid {NOBODY}" in each.ask("--unreachable", "ask").denied()
 
 
 @as_root
 def test_a_socket_of_another_user_is_not_trusted(serve: Serve, each: Agent) -> None:
-    serve(answer(0, ALLOW))
+    serve(unasked)
     os.chown(each.socket, NOBODY, 0)
     assert f"{each.socket} belongs to uid {NOBODY}" in each.ask("--unreachable", "ask").denied()
 
@@ -135,15 +153,13 @@ def test_a_process_of_another_user_is_not_trusted(each: Agent) -> None:
         finally:
             os.seteuid(0)
         assert f"a process of uid {NOBODY} answers at" in each.ask("--unreachable", "ask").denied()
-        connection, _ = listener.accept()
-        with connection:
-            assert connection.recv(1) == b""  # not a byte of the event was shown to it
+        with listener.accept()[0] as connection:
+            unasked(connection)
 
 
 @as_root
 def test_root_is_not_trusted_by_another_user(serve: Serve, agent: Agent, folder: Path) -> None:
-    shown: list[bytes] = []
-    daemon = serve(lambda connection: shown.append(connection.recv(1)))
+    daemon = serve(unasked)
     shutil.copytree(ROOT / "slack_gate", folder / "slack_gate", ignore=shutil.ignore_patterns("[!h_]*"))
     for path in (folder, agent.socket):
         os.chown(path, NOBODY, NOBODY)
@@ -151,27 +167,32 @@ def test_root_is_not_trusted_by_another_user(serve: Serve, agent: Agent, folder:
     done = subprocess.run(command, input=EVENT, capture_output=True, user=NOBODY, timeout=LIMIT)
     assert "a process of uid 0 answers" in Result(done.returncode, done.stdout, done.stderr).denied()
     daemon.end()
-    assert shown == [b""]
 
 
 def test_a_link_to_a_directory_is_not_trusted(serve: Serve, each: Agent, folder: Path) -> None:
     (folder / "real").mkdir(mode=0o700)
     (folder / "link").symlink_to("real")
-    serve(answer(0, ALLOW), path=folder / "real" / "gate.sock")
+    serve(unasked, path=folder / "real" / "gate.sock")
     each.socket = folder / "link" / "gate.sock"
     assert f"{folder}/link is not a directory" in each.ask("--unreachable", "ask").denied()
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "directory"])
 def test_only_a_socket_is_a_socket(serve: Serve, each: Agent, folder: Path, kind: str) -> None:
-    serve(answer(0, ALLOW), path=folder / "real.sock")
+    serve(unasked, path=folder / "real.sock")
     if kind == "file":
         each.socket.touch()
     elif kind == "link":
         each.socket.symlink_to("real.sock")
     else:
         each.socket.mkdir()
-    assert f"{each.socket} is not a socket" in each.ask("--unreachable", "ask").denied()
+    assert f"{each.socket} is not a socket" in each.ask("--unreachable", "ask", patch=SOON).denied()
+
+
+@as_root
+def test_a_dead_socket_of_another_user_is_named(each: Agent, folder: Path) -> None:
+    os.chown(stand_for_nothing(folder), NOBODY, 0)
+    assert f"belongs to uid {NOBODY}" in each.ask("--unreachable", "ask", patch=SOON).denied()
 
 
 @pytest.mark.parametrize("path", ["gate.sock", "./run/gate.sock", "~/gate.sock"])
@@ -350,8 +371,7 @@ def test_a_daemon_that_does_not_read_is_left_at_the_deadline(serve: Serve, each:
 
     def read_late(connection: socket.socket) -> None:
         done.wait(LIMIT)
-        with connection.makefile("rb") as stream:
-            rests.append(stream.read())
+        rests.append(read_to_the_end(connection))
 
     daemon = serve(read_late)
     assert "no answer came in time" in each.ask("--limit", "1", event=b"x" * 5_000_000).denied()
@@ -382,7 +402,7 @@ def test_a_full_queue_is_waited_for(each: Agent) -> None:
 
 
 def test_the_time_the_machine_sleeps_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([0.0, 1000.0])
+    slept = False
 
     class Clock:
         CLOCK_BOOTTIME = time.CLOCK_BOOTTIME
@@ -390,13 +410,26 @@ def test_the_time_the_machine_sleeps_counts(monkeypatch: pytest.MonkeyPatch) -> 
         @staticmethod
         def clock_gettime(which: int) -> float:
             assert which == time.CLOCK_BOOTTIME
-            return next(clock)
+            return 1000.0 if slept else 0.0
 
-    monkeypatch.setattr(hook_wire, "time", Clock)
-    monkeypatch.setattr(hook_wire, "SLICE", 0.01)
-    quiet, other = socket.socketpair()
-    with quiet, other:
-        assert hook_wire.ready(quiet.fileno(), select.POLLIN, until=300.0) == 0
+    class Sleep:
+        """A poll() in which nothing happens but 1000 seconds of the machine's sleep."""
+
+        def register(self, fd: int, events: int) -> None: ...
+
+        def poll(self, milliseconds: float) -> list[tuple[int, int]]:
+            nonlocal slept
+            assert not slept, "waited again after the deadline"
+            assert milliseconds <= 1000, "would sleep on, as this clock stands still meanwhile"
+            slept = True
+            return []
+
+    with own_signals():
+        monkeypatch.setattr(hook_wire, "time", Clock)
+        patience = hook_wire.Patience(300)
+        monkeypatch.setattr(select, "poll", Sleep)
+        assert patience.ready(0, select.POLLIN) == 0
+        assert patience.left() == 0
 
 
 # -- an agent that gives up
