@@ -8,15 +8,22 @@ from collections.abc import Mapping
 from typing import Any
 
 # Where a value ends: never past a blank, quote, separator or line end, so a mask cannot swallow a command. A mark is
-# no value: masking twice changes nothing.
-_VALUE = r"(?!\[masked )[^\s'\"`;|&<>()]+"
+# no value: masking twice changes nothing. Neither is what the shell expands (`$NAME`, `$(…)`), unless in single quotes.
+_VALUE = r"(?!\[masked )(?:(?<=')|(?!\$[\w({]))[^\s'\"`;|&<>()]+"
 # The start of a name may be anything, so it is not matched; the end is bounded, or long words would cost their square.
 _NAME = r"(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key|private[_-]?key|credential)[\w.-]{0,64}"
-_FORMS = r"xox[a-z]-|xapp-|gh[opsur]_|github_pat_|glpat-|sk-|[sr]k_live_|npm_|pypi-|hf_|AKIA|ASIA|AIza|eyJ"
+# Tokens known by their beginning. No `/`, `.` or `=` inside, and lengths that names do not have: a path, a program or a
+# variable must not hide behind a mask.
+_FORMS = (
+    r"(?:xox[a-z]-|xapp-|gh[opsur]_|github_pat_|glpat-)[\w-]{8,}",
+    r"(?:sk-(?=[\w-]*\d)|[sr]k_live_|pypi-AgE|AIza)[\w-]{16,}",
+    r"(?:npm_|hf_|AKIA|ASIA)[A-Za-z0-9]{16,}",
+    r"eyJ[\w-]{8,}(?:\.[\w-]+){0,4}",
+)
 
 # Group 1 of each is the value.
 _PATTERNS = (
-    re.compile(rf"\b((?:{_FORMS})[\w.\-/+=]{{8,}})"),  # tokens with a form of their own
+    re.compile(rf"\b({'|'.join(_FORMS)})"),
     re.compile(rf"(?i:{_NAME})[\"']?\s*[=:]\s*[\"']?({_VALUE})"),  # NAME=value, "name": "value"
     re.compile(rf"--[\w.-]{{0,30}}(?i:{_NAME})[= ][\"']?({_VALUE})"),  # --name value
     re.compile(rf"(?i:\b(?:bearer|basic))\s+({_VALUE})"),  # Authorization: Bearer value
@@ -44,7 +51,13 @@ def mask_value(value: Any) -> Any:
     if isinstance(value, str):
         return mask(value)
     if isinstance(value, Mapping):
-        return {key: _mask_field(key, item) for key, item in value.items()}
+        masked: dict[str, Any] = {}
+        for key, item in value.items():
+            name = mask(key)
+            while name in masked:  # two masked names must not become one field
+                name += "'"
+            masked[name] = _mask_field(key, item)
+        return masked
     if isinstance(value, list):
         return [mask_value(item) for item in value]
     return value

@@ -1,6 +1,7 @@
 """A request as a Slack message, pure. Untrusted text stands only in literal elements (`plain_text`, preformatted).
 
 A pending card shows the whole of what would run or is refused by `unshowable`: there is no Approve below a cut text.
+From the top: who asks, what would run, then where, why and until when, its size and last line, and the buttons.
 """
 
 from __future__ import annotations
@@ -11,16 +12,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from slack_gate.core.display import one_line, shape, visible
+from slack_gate.core.display import one_line, shape, units, visible
 from slack_gate.core.request import Choice, Request, State
 from slack_gate.core.rules import Key
-from slack_gate.core.secrets import mask, mask_value
+from slack_gate.core.secrets import mask
+from slack_gate.slack.fields import Part, parts
 
-# All blocks of a message together fail at an undocumented 11,000 or so characters; half of it leaves room for escapes.
-MAX_SHOWN = 6000
+# Lengths in UTF-16 units. All blocks of a message together fail at an undocumented 11,000 or so; planned are 8,000,
+# of which everything but the literal texts takes less than 1,800.
+MAX_SHOWN = 6200  # working directory included
 MAX_RAW = 4 * MAX_SHOWN  # characters before counted padding; longer texts are not even drawn
+MAX_CWD = 1000
+MAX_TOOL = 100
 MAX_NOTIFICATION = 400
 MAX_CONFIRM = 300
+TAIL = 200  # of the last line, next to the buttons
 DENY_WITH_REASON = "deny-with-reason"
 REASON_MODAL = "reason"
 
@@ -38,28 +44,51 @@ class Picture:
 def unshowable(request: Request) -> str | None:
     """Why a card cannot show this request whole, with its length; None when it can."""
     whole = json.dumps(dict(request.tool_input), ensure_ascii=False)
-    if len(whole) <= MAX_RAW:
-        texts = [request.cwd, request.tool, request.session]
-        if sum(len(text) for _, text in _parts(request)) + sum(len(visible(text)) for text in texts) <= MAX_SHOWN:
-            return None
     what, length = ("input", len(whole)) if request.command is None else ("command", len(request.command))
+    if len(whole) > MAX_RAW:
+        return _too_long(what, length, length, MAX_SHOWN)
+    cwd, tool = units(visible(request.cwd)), units(visible(request.tool))
+    if cwd > MAX_CWD:
+        return _too_long("working directory", len(request.cwd), cwd, MAX_CWD)
+    if tool > MAX_TOOL:
+        return _too_long("tool's name", len(request.tool), tool, MAX_TOOL)
+    drawn = sum(units(part.caption) + units(part.shown) for part in parts(request))
+    return _too_long(what, length, drawn, MAX_SHOWN - cwd) if drawn > MAX_SHOWN - cwd else None
+
+
+def _too_long(what: str, length: int, drawn: int, limit: int) -> str:
+    grown = f" ({drawn} as drawn)" if drawn > length else ""
     return (
-        f"The {what} has {length} characters; a card shows at most {MAX_SHOWN}, escapes counted, and nothing is "
-        "approved that is not shown whole. Ask in shorter steps."
+        f"The {what} has {length} characters{grown}; a card shows at most {limit}, and nothing is approved that is "
+        "not shown whole. Ask in shorter steps."
     )
 
 
 def card(request: Request, keys: Sequence[Key], caged: bool) -> Picture:
     """The card of a request in any state. `keys` is what Always would save, `caged` whether it would then run caged."""
-    if request.state is State.PENDING:
-        blocks = [_headline(request), *_shown(request), _facts(request), _measure(request)]
-        offer = _always_offer(keys, caged)
-        blocks.append(_context([f"Always would remember {offer}" if offer else _NO_ALWAYS]))
-        blocks.append(_buttons(request, offer))
-        return Picture(_notification("Approve?", request), blocks)
+    shown = parts(request)
+    if request.state is not State.PENDING:
+        outcome = _outcome(request)
+        blocks = [_section(outcome), *_literal(shown), _context(_plain(_asked_by(request)), _clock(_ended_at(request)))]
+        return Picture(_notification(f"{outcome.splitlines()[0].rstrip('.')}:", request, shown), blocks)
+    offer = _always_offer(keys, caged)
+    # Short fields beside a command are the agent's remarks on it: they stand below it with the facts.
+    remarks = shown[1:] if request.command is not None and all(part.brief for part in shown[1:]) else []
+    literal = shown[: len(shown) - len(remarks)]
+    facts = [
+        *(_plain(part.shown) for part in remarks),
+        _plain(f"{_place(request)}\nAsked because {one_line(mask(request.why), 400)}"),
+        _clock(request.expires_at, "Expires "),
+        _plain("\n".join([*_measure(request, literal), _about_always(keys, offer), _origin(request)])),
+    ]
+    blocks = [_section(_headline(request)), *_literal(literal), _context(*facts), _buttons(request, offer)]
+    return Picture(_notification(f"{one_line(request.agent, 40)} asks:", request, shown), blocks)
+
+
+def ending(request: Request) -> Picture:
+    """The outcome alone, for a message whose full picture Slack refuses: better bare than with live buttons."""
     outcome = _outcome(request)
-    blocks = [_headline(request), *_shown(request), _section(outcome), _context([_place(request)])]
-    return Picture(_notification(f"{outcome.splitlines()[0]}:", request), blocks)
+    return Picture(_escaped(one_line(outcome, MAX_NOTIFICATION)), [_section(f"{outcome}\n{_origin(request)}")])
 
 
 def reason_modal(request: Request) -> Block:
@@ -72,7 +101,7 @@ def reason_modal(request: Request) -> Block:
         "submit": _plain("Deny"),
         "close": _plain("Cancel"),
         "blocks": [
-            _section(one_line(_summary(request), 300)),
+            _section(one_line(_summary(request, parts(request)), 300)),
             {
                 "type": "input",
                 "block_id": REASON_MODAL,
@@ -101,69 +130,74 @@ def value_of(request: Request) -> str:
 # Parts
 
 
-def _parts(request: Request) -> list[tuple[str, str]]:
-    """(caption, visible text) of everything that would run or be passed on; captions are ours, texts are not."""
-    rest = {name: value for name, value in request.tool_input.items() if name != "command" or request.command is None}
-    parts = []
-    if request.command is not None:
-        parts.append(("", visible(mask(request.command))))
-    if rest or not parts:
-        caption = "Further fields, written by the agent:" if parts else ""
-        parts.append((caption, visible(json.dumps(mask_value(rest), indent=1, ensure_ascii=False))))
-    return parts
-
-
-def _shown(request: Request) -> list[Block]:
+def _literal(shown: Sequence[Part]) -> list[Block]:
     blocks: list[Block] = []
-    for caption, text in _parts(request):
-        if caption:
-            blocks.append(_context([caption]))
-        literal = {"type": "text", "text": text or "(empty)"}
-        blocks.append({"type": "rich_text", "elements": [{"type": "rich_text_preformatted", "elements": [literal]}]})
+    for part in shown:
+        if part.caption:
+            blocks.append(_context(_plain(part.caption)))
+        if part.shown:
+            text = {"type": "text", "text": part.shown}
+            blocks.append({"type": "rich_text", "elements": [{"type": "rich_text_preformatted", "elements": [text]}]})
     return blocks
 
 
-def _headline(request: Request) -> Block:
-    asks = "asks to run a command" if request.command is not None else f"asks to use {one_line(request.tool, 100)}"
-    return _section(f"{request.agent} {asks}")
-
-
-def _facts(request: Request) -> Block:
-    until = int(request.expires_at)
-    clock = datetime.fromtimestamp(until, UTC).strftime("%H:%M:%S UTC")
-    expires = {"type": "mrkdwn", "text": f"Expires <!date^{until}^{{time_secs}}|{clock}>"}
-    return {
-        "type": "context",
-        "elements": [_plain(_place(request)), _plain(f"Asked because {one_line(request.why, 400)}"), expires],
-    }
+def _headline(request: Request) -> str:
+    what = "run" if request.command is not None else f"use {one_line(request.tool, MAX_TOOL)}"
+    return f"{one_line(request.agent, 40)} wants to {what}:"
 
 
 def _place(request: Request) -> str:
-    session = one_line(request.session, 40)
-    return f"In {one_line(request.cwd, 400)} on {one_line(request.host, 80)}, session {session}, request {request.id}"
+    return f"In {one_line(request.cwd, MAX_CWD)} on {one_line(request.host, 80)}"
 
 
-def _measure(request: Request) -> Block:
+def _origin(request: Request) -> str:
+    return f"Session {one_line(request.session, 40)}, request {request.id}"
+
+
+def _asked_by(request: Request) -> str:
+    tool = "" if request.command is not None else f" for {one_line(request.tool, MAX_TOOL)}"
+    return f"{one_line(request.agent, 40)} asked{tool}\n{_place(request)}\n{_origin(request)}"
+
+
+def _clock(time: float, before: str = "") -> Block:
+    """A time that Slack draws in the reader's own zone."""
+    fallback = datetime.fromtimestamp(int(time), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return {"type": "mrkdwn", "text": f"{before}<!date^{int(time)}^{{date_short_pretty}} {{time_secs}}|{fallback}>"}
+
+
+def _measure(request: Request, literal: Sequence[Part]) -> list[str]:
     """Size, hidden characters and the last line, next to the buttons: a long text cannot push its end out of view."""
-    text = request.command if request.command is not None else _parts(request)[-1][1]
-    size = shape(text)
+    main = literal[0] if request.command is not None else literal[-1]
+    size = shape(main.raw)
     facts = [f"{size.characters} characters, {size.lines} {'line' if size.lines == 1 else 'lines'}"]
-    if size.hidden:
-        facts.append(f"{size.hidden} hidden or look-alike characters, drawn as \\u{{…}}")
-    if size.lines > 1 or size.characters > 200:
-        tail = visible(mask(size.last_line))
-        facts.append(f"Last line: {tail if len(tail) <= 300 else '…' + tail[-300:]}")
-    return _context(facts)
+    if hidden := sum(shape(part.raw).hidden for part in parts(request)):
+        facts.append(f"{hidden} hidden or look-alike characters, drawn as \\u{{…}}")
+    if size.lines > 1 or size.characters > TAIL or literal[-1] is not main:
+        tail = visible(shape(main.text).last_line)  # a secret is known by its beginning, so masked before it is cut
+        facts.append(f"Last line: {tail if units(tail) <= TAIL else '…' + _tail(tail)}")
+    return facts
+
+
+def _tail(line: str) -> str:
+    end = line[-TAIL:]
+    return end[(units(end) - TAIL + 1) // 2 :]
 
 
 def _always_offer(keys: Sequence[Key], caged: bool) -> str:
-    """The exact rule in words, empty when nothing can be remembered (or not be said in a dialog)."""
+    """The exact rule in words, empty when nothing can be remembered or a dialog could not say it whole."""
     if not keys:
         return ""
     rules = ", ".join(visible(mask(str(key))) for key in keys)
     scope = "any arguments, any directory" if keys[0].tool == "Bash" else "any directory"
     offer = f"{rules} ({scope}{', runs in the cage' if caged else ''})"
-    return offer if len(offer) + len(_CONFIRM) <= MAX_CONFIRM else ""
+    return offer if units(offer) + len(_CONFIRM) <= MAX_CONFIRM else ""
+
+
+def _about_always(keys: Sequence[Key], offer: str) -> str:
+    if offer:
+        return f"Always would remember {offer}"
+    why = "the rule is too long for its dialog" if keys else "nothing of this can be remembered exactly"
+    return f"Always is not offered: {why}"
 
 
 def _buttons(request: Request, offer: str) -> Block:
@@ -176,7 +210,7 @@ def _buttons(request: Request, offer: str) -> Block:
         confirm = {
             "title": _plain("Always allow?"),
             "text": _plain(_CONFIRM + offer),
-            "confirm": _plain("Always"),
+            "confirm": _plain("Always allow"),
             "deny": _plain("Back"),
         }
         elements.append(_button("Always", Choice.ALWAYS, value, confirm=confirm))
@@ -191,25 +225,29 @@ def _button(label: str, choice: Choice, value: str, **extra: Any) -> Block:
 
 
 def _outcome(request: Request) -> str:
-    """Who, when, and how long it took; each end has its own words."""
-    ended = request.decided_at or request.created_at
-    clock = datetime.fromtimestamp(ended, UTC).strftime("%H:%M:%S UTC")
-    took = f"at {clock}, after {_duration(ended - request.created_at)}"
+    """Who, and how long it took; each end has its own words."""
+    after = f"after {_duration(_ended_at(request) - request.created_at)}"
     who = one_line(request.decided_name or request.decided_by, 80)
-    reason = f"\n{visible(request.reason)}" if request.reason else ""
+    reason = f"\n{one_line(request.reason, 600)}" if request.reason else ""
     match request.state:
         case State.APPROVED:
-            return f"Approved by {who} {took}"
+            return f"Approved by {who} {after}"
         case State.DENIED:
-            return f"Denied by {who} {took}{reason}"
+            return f"Denied by {who} {after}{reason}"
         case State.EXPIRED:
-            return f"Nobody answered: expired {took}. It did not run."
+            return f"Nobody answered: expired {after}. It did not run."
         case State.CANCELLED:
-            return f"Withdrawn: the agent stopped waiting {took}. It did not run."
+            return f"Withdrawn: the agent stopped waiting {after}. It did not run."
         case State.UNDELIVERABLE:
-            return f"Could not be asked {took}. It did not run.{reason}"
+            return f"Could not be asked: given up {after}. It did not run.{reason}"
+        case State.LOST:
+            return f"Approved by {who} {after}. Outcome unknown: it may have run."
         case state:
-            return f"{state.value.capitalize()} {took}"
+            return f"{state.value.capitalize()}, approved by {who} {after}"
+
+
+def _ended_at(request: Request) -> float:
+    return request.decided_at or request.created_at
 
 
 def _duration(seconds: float) -> str:
@@ -218,15 +256,24 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def _summary(request: Request) -> str:
-    return mask(request.command) if request.command is not None else f"{request.tool} {request.id}"
+def _summary(request: Request, shown: Sequence[Part]) -> str:
+    what = shown[0].text or shown[0].caption
+    return what if request.command is not None else f"{request.tool} {what}"
 
 
-def _notification(lead: str, request: Request) -> str:
+def _notification(lead: str, request: Request, shown: Sequence[Part]) -> str:
+    return _escaped(one_line(f"{lead} {_summary(request, shown)}", MAX_NOTIFICATION))
+
+
+def _escaped(line: str) -> str:
     """One line for a lock screen; `text` is parsed as mrkdwn, so `&<>` are escaped and nothing in it can link."""
-    line = one_line(f"{lead} {request.agent} on {request.host}: {_summary(request)}", MAX_NOTIFICATION)
-    escaped = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return escaped if len(escaped) <= MAX_NOTIFICATION else escaped[:MAX_NOTIFICATION].rpartition(" ")[0]
+    escapes = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+    pieces = [escapes.get(char, char) for char in line]
+    if sum(map(units, pieces)) <= MAX_NOTIFICATION:
+        return "".join(pieces)
+    while sum(map(units, pieces)) >= MAX_NOTIFICATION:
+        pieces.pop()
+    return "".join(pieces) + "…"
 
 
 def _plain(text: str) -> Block:
@@ -237,9 +284,8 @@ def _section(text: str) -> Block:
     return {"type": "section", "text": _plain(text)}
 
 
-def _context(texts: Sequence[str]) -> Block:
-    return {"type": "context", "elements": [_plain(text) for text in texts]}
+def _context(*elements: Block) -> Block:
+    return {"type": "context", "elements": list(elements)}
 
 
-_NO_ALWAYS = "Always is not offered: nothing of this can be remembered exactly"
 _CONFIRM = "From now on this runs without asking, until revoked: "

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slack_gate.core.display import exact, one_line, shape, visible
+from slack_gate.core.display import exact, one_line, shape, units, visible
 
 TRICKY = st.text(
     st.one_of(
@@ -49,6 +49,11 @@ def test_nothing_invisible_is_left(text: str) -> None:
         ("a" + " " * 200 + "; rm", "a⟨200 blanks⟩; rm"),
         ("ls" + "\n" * 60 + "curl", "ls⟨60 line ends⟩\ncurl"),
         ("ls\n\n\ncurl", "ls\n\n\ncurl"),
+        ("a" + " \t" * 5 + "b", "a" + "⟨1 blanks⟩⟨1 tabs⟩" * 5 + "b"),
+        ("   \n", "⟨3 blanks⟩⟨1 line ends⟩\n"),  # a text of blanks alone
+        ("a\u23ceb", "a\\u{23ce}b"),
+        ("g\u0131t \u0261it", "g\\u{131}t \\u{261}it"),
+        ("na\u00efve \u0142\u00f3d\u017a", "na\u00efve \u0142\u00f3d\u017a"),
         ("⟨3 blanks⟩", "\\u{27e8}3 blanks\\u{27e9}"),
         ("\\u{41}", "\\u{5c}u{41}"),
     ],
@@ -63,13 +68,32 @@ def test_shape_counts_what_a_reader_must_know() -> None:
     assert (size.characters, size.lines, size.hidden, size.last_line) == (24, 3, 1, "last; rm -rf x")
 
 
+@pytest.mark.parametrize("end", ["", "\n", "\n\n\n", "\n    \n\t", "   "])
+def test_blanks_at_the_end_do_not_stand_for_the_last_line(end: str) -> None:
+    assert shape("ls\nrm -rf x" + end).last_line == "rm -rf x"
+    assert shape("ls\nrm -rf x" + end).lines == len(("ls\nrm -rf x" + end).removesuffix("\n").split("\n"))
+
+
+def test_hidden_characters_are_counted_as_they_are_drawn() -> None:
+    assert shape("gi\u0442 \u200b\u200b \\u{41}").hidden == 3
+    assert (shape("").characters, shape("").lines, shape("").last_line) == (0, 1, "")
+
+
 @given(st.text(max_size=400), st.integers(40, 200))
+@example("\U0001f600" * 100, 40)
+@example("a" + "\n" * 60 + "b", 40)
 def test_one_line_is_one_line_within_its_limit(text: str, limit: int) -> None:
     line = one_line(text, limit)
     assert "\n" not in line
-    assert len(line) <= limit
+    assert units(line) <= limit
 
 
 def test_a_cut_line_says_how_much_is_missing() -> None:
     assert one_line("x" * 100, 40).endswith("more)")
     assert one_line("short", 40) == "short"
+    assert one_line("one\ntwo\u23ce", 40) == "one\u23cetwo\\u{23ce}"
+
+
+@given(st.text())
+def test_units_are_utf16(text: str) -> None:
+    assert units(text) == len(text.encode("utf-16-le")) // 2

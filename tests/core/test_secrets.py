@@ -24,6 +24,13 @@ from slack_gate.core.secrets import mask, mask_value
         ("PASSWORD=a;rm -rf b", "PASSWORD=[masked 1];rm -rf b"),
         ("GH_TOKEN=ghp_EXAMPLE0000 gh api user", "GH_TOKEN=[masked 15] gh api user"),
         ("git push origin main", "git push origin main"),
+        ('TOKEN=$(cat x); PASSWORD="$PW" SECRET=${A}', 'TOKEN=$(cat x); PASSWORD="$PW" SECRET=${A}'),
+        ("PASSWORD='$ecret' x", "PASSWORD='[masked 6]' x"),
+        ("./sk-remove-everything.sh", "./sk-remove-everything.sh"),
+        ("npm_config_registry=http://x npm ci", "npm_config_registry=http://x npm ci"),
+        ("xoxb-12345678/../../evil", "[masked 13]/../../evil"),
+        ("use sk-ant-api03-abcdefghijkl now", "use [masked 25] now"),
+        ("a eyJhbGciOiJI.eyJzdWIi.sig-x b", "a [masked 27] b"),
         ("echo token", "echo token"),
     ],
 )
@@ -44,3 +51,8 @@ def test_fields_named_like_secrets_are_masked_whole() -> None:
         "headers": [{"note": "token=[masked 3]"}],
         "n": 3,
     }
+
+
+def test_masked_names_stay_two_fields() -> None:
+    value = {"ghp_EXAMPLE00001": 1, "ghp_EXAMPLE00002": 2}
+    assert mask_value(value) == {"[masked 16]": 1, "[masked 16]'": 2}
