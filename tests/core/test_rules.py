@@ -174,7 +174,7 @@ def _rules_of(event: ToolEvent) -> list[Rule]:
 @pytest.mark.parametrize(
     ("shown", "other"),
     [
-        (_tool("WebFetch", url="https://a.example/x", prompt="p"), _tool("WebFetch", url="https://a.example/y", prompt="p")),
+        (_tool("WebFetch", url="https://a.example/x"), _tool("WebFetch", url="https://a.example/y")),
         (_tool("WebFetch", url="https://a.example/x"), _tool("WebFetch", url="https://a.example/x", prompt="p")),
         (_tool("Write", file_path="/srv/a", content="1"), _tool("Write", file_path="/srv/a", content="2")),
         (_tool("Write", file_path="/srv/a", content="1"), _tool("Write", file_path="/srv/b", content="1")),
@@ -243,7 +243,7 @@ def test_git_with_a_planted_hook(tmp_path: Path) -> None:
     coverage = covered(commit, rules_for("git commit"))
     assert coverage is not None
     assert coverage.command == "sbox git commit -m x"
-    # The cage has no network, so a push that could run the project's hook is asked each time, and Always is not offered.
+    # The cage has no network, so a push that could run the project's hook is asked each time, without Always.
     hook.rename(hook.with_name("pre-push"))
     push = bash("git push origin main", str(place))
     assert covered(push, rules_for("git push")) is None
