@@ -67,19 +67,21 @@ def _too_long(what: str, length: int, drawn: int, limit: int) -> str:
 def card(request: Request, keys: Sequence[Key], caged: bool) -> Picture:
     """The card of a request in any state. `keys` is what Always would save, `caged` whether it would then run caged."""
     shown = parts(request)
+    # Short fields beside a command are the agent's remarks on it: they stand below it with the facts.
+    brief = request.command is not None and all(part.brief for part in shown[1:])
+    literal, remarks = (shown[:1], shown[1:]) if brief else (shown, [])
+    said = [_plain(part.shown) for part in remarks]
     if request.state is not State.PENDING:
         outcome = _outcome(request)
-        blocks = [_section(outcome), *_literal(shown), _context(_plain(_asked_by(request)), _clock(_ended_at(request)))]
+        facts = [_plain(_asked_by(request)), *said, _clock(_ended_at(request))]
+        blocks = [_section(outcome), *_literal(literal), _context(*facts)]
         return Picture(_notification(f"{outcome.splitlines()[0].rstrip('.')}:", request, shown), blocks)
     offer = _always_offer(keys, caged)
-    # Short fields beside a command are the agent's remarks on it: they stand below it with the facts.
-    remarks = shown[1:] if request.command is not None and all(part.brief for part in shown[1:]) else []
-    literal = shown[: len(shown) - len(remarks)]
     facts = [
-        *(_plain(part.shown) for part in remarks),
         _plain(f"{_place(request)}\nAsked because {one_line(mask(request.why), 400)}"),
         _clock(request.expires_at, "Expires "),
-        _plain("\n".join([*_measure(request, literal), _about_always(keys, offer), _origin(request)])),
+        *said,
+        _plain("\n".join([_origin(request), _about_always(keys, offer), *_measure(request, literal)])),
     ]
     blocks = [_section(_headline(request)), *_literal(literal), _context(*facts), _buttons(request, offer)]
     return Picture(_notification(f"{one_line(request.agent, 40)} asks:", request, shown), blocks)
