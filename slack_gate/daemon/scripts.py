@@ -50,7 +50,8 @@ def _is_program(path: str) -> bool:
 
 def _hash(path: str) -> str:
     try:
-        with open(path, "rb") as file:
+        # Not to wait for a writer, should the file have become a FIFO since it was looked at.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             found = os.fstat(file.fileno())
             if found.st_size > LARGE:
                 return f"{found.st_size} {found.st_ino} {found.st_mtime_ns}"
