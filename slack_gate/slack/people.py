@@ -2,33 +2,74 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from slack_gate.errors import SlackError
+from slack_gate.slack.link import unreachable
+
+FRESH_S = 60.0  # how long an answer about a person is good for
 
 
 class People:
-    """Looks people up once; a name is for reading only and never decides."""
+    """Looks people up; a name is for reading only and never decides. `clock` counts seconds."""
 
-    def __init__(self, client: AsyncWebClient) -> None:
+    def __init__(self, client: AsyncWebClient, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
+        self._clock = clock
         self._names: dict[str, str] = {}
+        self._active_at: dict[str, float] = {}
 
     async def check(self, user: str) -> None:
         """Raises SlackError when nobody would read a message to `user`."""
         try:
-            found = (await self._client.users_info(user=user))["user"]
+            found = await self._look_up(user)
         except SlackApiError as error:
+            code = error.response["error"]
+            if code == "missing_scope":
+                raise SlackError(
+                    f"Slack does not let the app look up the approver {user} (missing_scope).",
+                    "Give the app the bot scopes of manifests/slack-app.yaml and install it again.",
+                ) from error
             raise SlackError(
-                f"Slack does not know the approver {user} ({error.response['error']}).",
+                f"Slack does not know the approver {user} ({code}).",
                 "Check SLACK_GATE_APPROVERS; a person's profile page shows the member id.",
             ) from error
-        if found.get("deleted") or found.get("is_bot"):
-            what = "is deactivated" if found.get("deleted") else "is a bot"
-            raise SlackError(f"The approver {user} {what}.", "Name another one in SLACK_GATE_APPROVERS.")
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise unreachable(self._client, error) from error
+        if (why := _fault(found)) is not None:
+            raise SlackError(f"The approver {user} {why}.", "Name another one in SLACK_GATE_APPROVERS.")
+
+    async def inactive(self, user: str) -> str | None:
+        """Why nobody would read a message to `user`, None when somebody would or Slack does not say just now."""
+        if self._clock() - self._active_at.get(user, float("-inf")) < FRESH_S:
+            return None
+        try:
+            why = _fault(await self._look_up(user))
+        except SlackApiError as error:
+            why = "is not known to Slack" if error.response["error"] == "user_not_found" else None
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            why = None  # the post that follows meets the same fault and tells it
+        return None if why is None else f"{user} {why}"
+
+    async def _look_up(self, user: str) -> dict[str, Any]:
+        found: dict[str, Any] = (await self._client.users_info(user=user))["user"]
         profile = found.get("profile") or {}
         self._names[user] = profile.get("display_name") or found.get("real_name") or found.get("name") or user
+        if _fault(found) is None:
+            self._active_at[user] = self._clock()
+        return found
 
     def name(self, user: str) -> str:
         return self._names.get(user, user)
+
+
+def _fault(found: dict[str, Any]) -> str | None:
+    if found.get("deleted"):
+        return "is deactivated"
+    return "is a bot" if found.get("is_bot") else None

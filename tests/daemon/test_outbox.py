@@ -1,0 +1,293 @@
+"""A card that did not arrive is not pending; a card that did never keeps buttons that decide nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slack_gate.core.request import State
+from slack_gate.daemon import outbox, serve
+from slack_gate.daemon.serve import running
+from slack_gate.local_slack.server import LocalSlack
+from slack_gate.slack import link, messenger
+from tests.daemon.house import House, house, settings_for
+
+POST = "chat.postMessage"
+UPDATE = "chat.update"
+
+
+async def only_request(h: House) -> Any:
+    [request] = await h.running.store.requests(10)
+    return request
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "messages_tab_disabled",
+        "missing_scope",
+        "channel_not_found",
+        "not_in_channel",
+        "account_inactive",
+        "token_revoked",
+        "invalid_auth",
+        "is_archived",
+        "restricted_action",
+        "user_disabled",
+        "invalid_blocks",
+        "msg_blocks_too_long",
+    ],
+)
+async def test_a_refusal_is_told_at_once_with_slacks_code(tmp_path: Path, code: str) -> None:
+    async with house(tmp_path) as h:
+        h.slack.fail_next(POST, code)
+        start = time.monotonic()
+        ended = await h.bash("git push origin main")
+        assert time.monotonic() - start < 5
+        assert (ended.code, ended.decision) == (0, "deny")
+        assert code in ended.reason
+        assert "not a refusal" in ended.reason
+        assert (await only_request(h)).state is State.UNDELIVERABLE
+        assert len(h.slack.calls(POST)) == 1
+        assert [line["decision"] for line in h.log()] == ["pending", "undeliverable"]
+        # The next request is asked as ever.
+        hook, card = await h.asked("git push origin next")
+        await h.ana.click(card, "Approve")
+        assert (await h.ended(hook)).decision == "allow"
+
+
+@pytest.mark.parametrize("trouble", [{"http_status": 500}, {"error": "internal_error"}, {"reset_before": True}])
+async def test_trouble_that_passes_is_waited_for(tmp_path: Path, trouble: dict[str, Any]) -> None:
+    async with house(tmp_path) as h:
+        h.slack.fail_next(POST, **trouble)
+        hook, card = await h.asked("git push origin main")
+        assert len(h.slack.calls(POST)) == 2
+        await h.ana.click(card, "Approve")
+        assert (await h.ended(hook)).decision == "allow"
+
+
+@pytest.mark.parametrize("trouble", [{"http_status": 503}, {"reset_before": True}, {"delay": 60.0}])
+async def test_trouble_that_stays_is_told(
+    tmp_path: Path, trouble: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "POST_S", 1.5)
+    monkeypatch.setattr(messenger, "RETRY_S", 0.2)
+    async with house(tmp_path) as h:
+        h.slack.fail_next(POST, times=1000, **trouble)
+        ended = await h.bash("git push origin main")
+        assert "Nobody could be asked" in ended.reason
+        assert ("HTTP 503" if "http_status" in trouble else "no answer") in ended.reason
+        request = await only_request(h)
+        assert request.state is State.UNDELIVERABLE
+        assert request.decided_at - request.created_at <= 2.0
+
+
+async def test_the_limit_leaves_time_to_tell_within_fifteen_seconds() -> None:
+    assert outbox.POST_S <= 14
+    assert link.DOWN_S <= outbox.CONFIRM_S <= 25
+
+
+async def test_too_many_requests_are_waited_for(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        h.slack.fail_next(POST, http_status=429, retry_after=2)
+        start = time.monotonic()
+        hook, card = await h.asked("git push origin main")
+        assert time.monotonic() - start >= 2
+        await h.ana.click(card, "Approve")
+        assert (await h.ended(hook)).decision == "allow"
+
+
+async def test_a_wait_longer_than_the_request_is_undeliverable(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        h.slack.fail_next(POST, http_status=429, retry_after=600)
+        assert "ratelimited" in (await h.bash("git push origin main")).reason
+
+
+async def test_five_at_once_all_arrive_at_one_message_a_second(tmp_path: Path) -> None:
+    async with LocalSlack(posting_limit=1.0) as slack:
+        ana = slack.add_user("U0ANA", name="Ana")
+        settings = settings_for(slack, tmp_path)
+        async with running(settings) as daemon:
+            h = House(slack, ana, settings, daemon)
+            names = [f"git push origin branch-{number}" for number in range(5)]
+            asked = await asyncio.gather(*(h.asked(name) for name in names))
+            assert [call.error for call in slack.calls(POST)].count(None) == 5
+            for _, card in asked:
+                await ana.click(card, "Approve")
+            ends = await asyncio.gather(*(h.ended(hook) for hook, _ in asked))
+            assert [end.decision for end in ends] == ["allow"] * 5
+            assert len(slack.calls(POST)) <= 8
+
+
+async def test_a_reset_after_the_call_may_post_twice_but_decides_once(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        h.slack.fail_next(POST, reset_after=True)
+        hook = await h.start(h.event(command="git push origin main"))
+        await h.slack.workspace.wait_for(lambda: len(h.ana.messages) == 2 or None, 10, lambda: "two cards")
+        lost, known = h.ana.messages
+        click = await h.ana.click(lost, "Approve")
+        assert click.acknowledged
+        assert "not the message" in (await h.ana.wait_for_ephemeral()).plain()
+        assert (await only_request(h)).state is State.PENDING
+        await h.ana.click(known, "Deny")
+        assert (await h.ended(hook)).decision == "deny"
+
+
+@pytest.mark.parametrize(
+    "troubles",
+    [
+        [{"http_status": 500}, {"reset_before": True}],
+        [{"error": "internal_error"}, {"http_status": 429}],
+        [{"error": "missing_scope"}, {"error": "token_revoked"}],
+    ],
+)
+async def test_a_failing_redraw_is_repeated_until_the_buttons_are_gone(
+    tmp_path: Path, troubles: list[dict[str, Any]]
+) -> None:
+    async with house(tmp_path) as h:
+        hook, card = await h.asked("git push origin main")
+        for trouble in troubles:
+            h.slack.fail_next(UPDATE, **trouble)
+        await h.ana.click(card, "Approve")
+        assert (await h.ended(hook)).decision == "allow"  # a decision does not wait for its picture
+        after = await card.wait_for_update(lambda m: not m.buttons, timeout=10)
+        assert "Approved by Ana" in after.plain()
+        assert len(h.slack.calls(UPDATE)) == len(troubles) + 1
+
+
+@pytest.mark.parametrize("code", ["invalid_blocks", "msg_too_long", "msg_blocks_too_long"])
+async def test_a_picture_slack_refuses_is_replaced_by_a_bare_one(tmp_path: Path, code: str) -> None:
+    async with house(tmp_path) as h:
+        hook, card = await h.asked("git push origin main")
+        h.slack.fail_next(UPDATE, code)
+        await h.ana.click(card, "Deny")
+        await h.ended(hook)
+        after = await card.wait_for_update(lambda m: not m.buttons)
+        assert "Denied by Ana" in after.plain()
+
+
+async def test_a_deleted_message_is_not_redrawn_for_ever(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        hook, card = await h.asked("git push origin main")
+        h.slack.workspace.delete(card)
+        await h.press(card, "Approve")
+        assert (await h.ended(hook)).decision == "allow"
+        other, second = await h.asked("git push origin next")
+        await h.ana.click(second, "Approve")
+        await h.ended(other)
+        await second.wait_for_update(lambda m: not m.buttons)
+        assert [call.error for call in h.slack.calls(UPDATE)] == ["message_not_found", None]
+
+
+async def test_a_slow_redraw_holds_up_no_new_card(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        hook, card = await h.asked("git push origin main")
+        h.slack.fail_next(UPDATE, delay=8)
+        await h.ana.click(card, "Approve")
+        await h.ended(hook)
+        start = time.monotonic()
+        await h.asked("git push origin next")
+        assert time.monotonic() - start < 5
+        assert card.buttons
+
+
+async def test_an_approver_deactivated_after_the_start(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        h.ana.user.deleted = True
+        ended = await h.bash("git push origin main")
+        assert "approver_inactive (U0ANA is deactivated)" in ended.reason
+        assert h.slack.calls(POST) == []
+
+
+async def test_another_approver_who_can_be_reached_is_enough(tmp_path: Path) -> None:
+    async with LocalSlack() as slack:
+        ana, ben = slack.add_user("U0ANA", name="Ana"), slack.add_user("U0BEN", name="Ben")
+        settings = settings_for(slack, tmp_path, approvers="U0ANA,U0BEN")
+        async with running(settings) as daemon:
+            h = House(slack, ben, settings, daemon)
+            ana.user.deleted = True
+            hook, card = await h.asked("git push origin main")
+            await h.press(card, "Approve", user="U0BEN")
+            assert "Approved by Ben" in (await h.ended(hook)).reason
+
+
+async def test_a_fault_of_the_card_itself_ends_its_request_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw: Callable[[Any], Any] = messenger.picture_of
+
+    def broken(request: Any) -> Any:
+        if "poison" in request.command:
+            raise IndexError("no such part")
+        return draw(request)
+
+    monkeypatch.setattr(messenger, "picture_of", broken)
+    async with house(tmp_path) as h:
+        assert "slack-gate failed (IndexError)" in (await h.bash("git push origin poison")).reason
+        hook, card = await h.asked("git push origin main")
+        await h.ana.click(card, "Approve")
+        assert (await h.ended(hook)).decision == "allow"
+
+
+# The link
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link's silence counts after 2 s instead of 25."""
+    monkeypatch.setattr(link, "PING_S", 0.2)
+    monkeypatch.setattr(link, "DOWN_S", 2.0)
+    monkeypatch.setattr(link, "STUCK_S", 1.0)
+    monkeypatch.setattr(outbox, "CONFIRM_S", 2.0)
+    monkeypatch.setattr(outbox, "WATCH_S", 0.1)
+
+
+async def cut_off(h: House) -> None:
+    """No link, and no new one until `fail_next` runs out."""
+    h.slack.fail_next("apps.connections.open", "internal_error", times=10_000)
+    h.slack.drop_links()
+    await h.slack.workspace.wait_for(lambda: True if not h.slack.links else None, 5, lambda: "a link is open")
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_card_posted_while_the_link_is_dead_is_undeliverable(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        await cut_off(h)
+        hook, card = await h.asked("git push origin main")
+        ended = await h.ended(hook)
+        assert "the link to Slack has been silent for 2 s" in ended.reason
+        assert (await only_request(h)).state is State.UNDELIVERABLE
+        after = await card.wait_for_update(lambda m: not m.buttons)
+        assert "Could not be asked" in after.plain()
+        # From now on nothing is posted until the link is back.
+        posts = len(h.slack.calls(POST))
+        assert "silent" in (await h.bash("git push origin next")).reason
+        assert len(h.slack.calls(POST)) == posts
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_card_that_arrived_outlives_a_dead_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[outbox.Outbox] = []
+
+    class Seen(outbox.Outbox):
+        def __init__(self, *parts: Any) -> None:
+            super().__init__(*parts)
+            seen.append(self)
+
+    monkeypatch.setattr(serve, "Outbox", Seen)
+    monkeypatch.setattr(outbox, "CONFIRM_S", 0.3)
+    async with house(tmp_path) as h:
+        hook, card = await h.asked("git push origin main")
+        await cut_off(h)
+        async with asyncio.timeout(10):
+            while seen[0]._down() is None:  # noqa: ASYNC110 - silence tells nobody
+                await asyncio.sleep(0.02)
+        assert "silent" in (await h.bash("git push origin next")).reason
+        assert (await h.running.store.requests(10))[-1].state is State.PENDING
+        assert "Approve" in card.buttons
+        hook.kill()
