@@ -42,6 +42,41 @@ void explain(const Run *run, const Report *report) {
          "make namespaces and mount /proc. Nothing was run.");
 }
 
+/* The first line that a shell command prints in a cage, or NULL when no cage could be built. */
+static const char *ask_a_cage(const char *command) {
+    char line[1024] = "";
+    FILE *answer = popen(text("exec /proc/%d/exe /bin/sh -c '%s'", getpid(), command), "re");
+    if (!answer) return NULL;
+    if (fgets(line, sizeof line, answer)) line[strcspn(line, "\n")] = 0;
+    return pclose(answer) ? NULL : text("%s", line);
+}
+
+/* Starts a cage for each line it prints: nothing is said to hold that was not seen to hold. */
+int check(const Run *run) {
+    const char *known = obstacle();
+    if (known) printf("missing  %s.\n", known);
+    if (known && !bubblewrap()) return 1;
+    const char *cache = ask_a_cage("grep -m1 \" $(readlink -f ~/.cache) overlay \" /proc/self/mounts || echo own");
+    if (!cache) {
+        printf("missing  no cage could be built: sbox refuses to run anything here.\n");
+        return 1;
+    }
+    printf("ok       a cage starts (%s, sbox as a C program)\n", bubblewrap());
+    printf("ok       writable: %s, %s and, for the cage alone, %s\n", run->projects, run->tmp, run->cache);
+    printf("ok       ~/.cache: %s\n", !strcmp(cache, "own") ? "the cage's own; nothing was downloaded before"
+                                                               : "what was downloaded before, under a layer of the cage's own");
+    const char *filter = ask_a_cage("grep -c Seccomp:.2 /proc/self/status");
+    printf("%s system call filter\n", filter && !strcmp(filter, "1") ? "ok      " : "missing ");
+    const char *gpus = ask_a_cage("cd /dev && ls -d nvidia* dri kfd dxg 2>/dev/null | tr \"\\n\" \" \" || true");
+    printf("ok       GPU nodes: %s\n", gpus && gpus[0] ? gpus : "none on this machine");
+    printf("left     sockets that programs outside open under /tmp or ~/projects while a cage runs can be reached from it\n");
+    printf("left     memory: no limit without one in sbox.conf; see sbox --limits\n");
+    if (geteuid() == 0) printf("left     root: files that root owns can be read; run agents as an ordinary user\n");
+    if (!access("/proc/sys/fs/binfmt_misc/WSLInterop", F_OK))
+        printf("left     WSL2: not tried; Windows programs need sockets that the cage hides\n");
+    return 0;
+}
+
 int show_limits(const Run *run) {
     const struct {
         const char *name, *unit;

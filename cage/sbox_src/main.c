@@ -284,6 +284,7 @@ static int run_command(Run *run) {
     if (errors[1] >= 0) close(errors[1]);
     int status = supervise(reports[0], errors[0], parent, &report, &tail);
     report_new_files(run);
+    if (run->scratch) remove_tree(run->scratch);
     if (report.stage == 'x') {
         dprintf(2, "sbox: %s: %s\n", run->command.at[0],
                 report.error == ENOENT ? "command not found" : strerror(report.error));
@@ -309,9 +310,10 @@ int main(int argc, char **argv) {
     if (!strncmp(option, "--net-allow", 11))
         fail("--net-allow is not available yet: the cage has no network. Run the command without sbox: a person will be "
              "asked.");
-    if (!strcmp(option, "--check")) return 0;
+    
     find_places(&run);
     read_settings(&run, &settings);
+    if (!strcmp(option, "--check")) return check(&run);
     if (!strcmp(option, "--limits")) return show_limits(&run);
     if (!strcmp(option, "--"))
         first = 2;

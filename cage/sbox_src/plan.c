@@ -6,8 +6,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <glob.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +97,29 @@ void find_places(Run *run) {
     run->cache = zone_directory(run, ".cache");
 }
 
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where) {
+    (void)info, (void)kind, (void)where;
+    return remove(path), 0;
+}
+
+/* The layer's own directories are without rights for anyone until they are given back. */
+void remove_tree(const char *path) {
+    chmod(text("%s/work/work", path), 0700);
+    chmod(text("%s/work/work/incompat", path), 0700);
+    chmod(text("%s/work/work/incompat/volatile", path), 0700);
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
+
+/* Layers of runs that were killed. */
+static void remove_left_layers(const Run *run) {
+    DIR *directory = opendir(run->state);
+    struct dirent *entry;
+    while (directory && (entry = readdir(directory)))
+        if (!strncmp(entry->d_name, "run.", 4) && kill(atoi(entry->d_name + 4), 0) && errno == ESRCH)
+            remove_tree(text("%s/%s", run->state, entry->d_name));
+    if (directory) closedir(directory);
+}
+
 static bool is_empty(const char *path) {
     DIR *directory = opendir(path);
     struct dirent *entry;
@@ -122,6 +147,7 @@ static void make_state(Run *run) {
     /* Two overlays must not share a writable layer: the first cage has the lasting one, others one of their own. */
     int lock = open(text("%s/lock", run->state), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (lock < 0 || flock(lock, LOCK_EX | LOCK_NB)) run->scratch = text("%s/run.%d", run->state, getpid());
+    remove_left_layers(run);
     run->layer = run->scratch ? run->scratch : run->state;
     mkdir(run->layer, 0700);
     mkdir(text("%s/upper", run->layer), 0700);

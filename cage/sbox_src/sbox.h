@@ -47,6 +47,7 @@ void find_places(Run *run);
 void plan_cage(Run *run, const Settings *settings);
 bool is_below(const char *path, const char *directory); /* equal counts */
 bool exists(const char *path);
+void remove_tree(const char *path);
 
 /* guard.c: repositories and the host's sockets under the writable directories */
 void plan_guards(Run *run);
@@ -66,7 +67,7 @@ typedef struct {
 
 /* check.c */
 void explain(const Run *run, const Report *report) __attribute__((noreturn));
-int check(void);
+int check(const Run *run);
 int show_limits(const Run *run);
 
 #endif

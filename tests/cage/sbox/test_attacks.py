@@ -25,6 +25,8 @@ def refused(world: World, code: str, *arguments: str, **options: object) -> None
     argv = ["/bin/bash", "-c", code, "attack", *arguments]
     inside = world.caged(*argv, **options)
     assert inside.returncode not in (0, 125), f"succeeded in the cage, or no cage: {inside}"
+    if world.sbox.name != "script":
+        return  # the same was shown with the other build
     outside = world.bare(*argv, **options)  # type: ignore[arg-type]
     assert outside.returncode == 0, f"this attack proves nothing, it fails without the cage too: {outside}"
 
@@ -464,11 +466,11 @@ def test_new_files_of_editors_and_agents_are_reported(world: World, target: list
 
 CACHE = {
     "a new file": 'echo x >"$1/.cache/p10k-instant-prompt-user.zsh"',
-    "a change": 'echo x >"$1/.cache/tool/data"',
-    "an append": 'echo x >>"$1/.cache/tool/data"',
-    "a removal": 'rm -rf "$1/.cache/tool"',
-    "a rename": 'mv "$1/.cache/tool" "$1/.cache/other"',
-    "another mode": 'chmod 700 "$1/.cache/tool/data"',
+    "a change": 'echo x >"$1/.cache/prey/data"',
+    "an append": 'echo x >>"$1/.cache/prey/data"',
+    "a removal": 'rm -rf "$1/.cache/prey"',
+    "a rename": 'mv "$1/.cache/prey" "$1/.cache/other"',
+    "another mode": 'chmod 700 "$1/.cache/prey/data"',
 }
 
 
@@ -480,6 +482,10 @@ def tree(path: Path) -> list[tuple[str, int, bytes]]:
 
 @pytest.mark.parametrize("code", CACHE.values(), ids=CACHE.keys())
 def test_nothing_written_to_the_cache_is_seen_outside(world: World, code: str) -> None:
+    prey = world.home / ".cache/prey"
+    prey.mkdir(exist_ok=True)
+    (prey / "data").write_text("downloaded\n")
+    world.give(prey)
     before = tree(world.home / ".cache")
     world.caged("bash", "-c", code, "x", str(world.home))
     assert tree(world.home / ".cache") == before

@@ -1,0 +1,223 @@
+"""A cage that cannot be built, what a person may set, and what sbox says about itself."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cage.sbox.conftest import CAGE
+from tests.cage.sbox.world import LOOT, World
+
+BUILD = CAGE / "build-sbox"
+
+FAKES = {
+    "no uid map": "echo 'bwrap: setting up uid map: Permission denied' >&2; exit 1",
+    "no loopback": "echo 'bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted' >&2; exit 1",
+    "no proc": "echo \"bwrap: Can't mount proc on /newroot/proc: Operation not permitted\" >&2; exit 1",
+    "no namespace": "echo 'bwrap: No permissions to create new namespace' >&2; exit 1",
+    "silent": "exit 1",
+    "says it worked": "exit 0",
+    "not found": "exit 127",
+    "killed": "kill -KILL $$",
+}
+
+
+def with_another_bubblewrap(world: World, fake: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    """Run sbox where `fake` lies over the real bubblewrap."""
+    place = ["bwrap", "--dev-bind", "/", "/", "--bind", str(fake), "/usr/bin/bwrap", "--"]
+    return world.bare(*place, str(world.sbox), *argv)
+
+
+@pytest.mark.parametrize("code", FAKES.values(), ids=FAKES.keys())
+def test_a_cage_that_cannot_be_built_runs_nothing(world: World, tmp_path: Path, code: str) -> None:
+    fake = world.outside / "bwrap"
+    fake.write_text(f"#!/bin/sh\n{code}\n")
+    fake.chmod(0o755)
+    done = with_another_bubblewrap(world, fake, "touch", "marker")
+    assert done.returncode == 125, done
+    assert not (world.projects / "marker").exists()
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("sbox: ") and last.endswith((".", "unknown."))
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o000])
+def test_bubblewrap_that_cannot_be_run_counts_as_missing(world: World, mode: int) -> None:
+    fake = world.outside / "bwrap"
+    fake.write_text("#!/bin/sh\n")
+    fake.chmod(mode)
+    done = with_another_bubblewrap(world, fake, "touch", "marker")
+    assert done.returncode == 125 and not (world.projects / "marker").exists()
+    assert "bubblewrap is missing. Install it: sudo apt-get install bubblewrap" in done.stderr
+
+
+def test_without_user_namespaces_nothing_runs(world: World) -> None:
+    code = 'echo 0 >/proc/sys/user/max_user_namespaces; exec "$0" touch marker'
+    done = world.bare("unshare", "-Ur", "bash", "-c", code, str(world.sbox))
+    assert done.returncode == 125 and not (world.projects / "marker").exists()
+    assert "user namespaces are switched off. Switch them on: sudo sysctl" in done.stderr
+
+
+def test_a_cage_in_a_cage_is_refused(world: World) -> None:
+    done = world.caged(str(world.sbox), "touch", "marker")
+    assert done.returncode == 125 and not (world.projects / "marker").exists()
+
+
+@pytest.mark.parametrize("words", [[], ["--"], [""], ["--", ""], ["--nope", "true"], ["-c", "true"], ["--net-allow"], ["--net-allow", "x", "--", "true"]])
+def test_a_call_without_a_command_is_refused(world: World, words: list[str]) -> None:
+    done = world.caged(*words)
+    assert (done.returncode, done.stdout) == (125, "") and done.stderr.startswith("sbox: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_lost_working_directory_is_refused(world: World) -> None:
+    code = 'mkdir gone && cd gone && rmdir ../gone && exec "$0" true'
+    done = world.bare("bash", "-c", code, str(world.sbox))
+    assert done.returncode == 125 and "the working directory is gone" in done.stderr
+
+
+def test_help_names_every_option(world: World) -> None:
+    done = world.caged("--help")
+    assert done.returncode == 0 and all(option in done.stdout for option in ("--check", "--limits", "--help"))
+
+
+def test_both_builds_say_the_same_in_help() -> None:
+    script = re.search(r"cat <<'EOF'\n(.*?)EOF\n", (CAGE / "sbox").read_text(), re.S)
+    source = re.search(r"USAGE\[\] =\n(.*?);\n", (CAGE / "sbox_src/main.c").read_text(), re.S)
+    assert script and source
+    assert script[1] == "".join(re.findall(r'"(.*)"', source[1])).replace("\\n", "\n")
+
+
+def test_check_starts_a_cage_and_says_what_is_left(world: World) -> None:
+    done = world.caged("--check")
+    assert done.returncode == 0, done
+    assert "a cage starts" in done.stdout and "ok       system call filter" in done.stdout and "left " in done.stdout
+
+
+def test_check_fails_where_no_cage_starts(world: World) -> None:
+    fake = world.outside / "bwrap"
+    fake.write_text("#!/bin/sh\nexit 1\n")
+    fake.chmod(0o755)
+    done = with_another_bubblewrap(world, fake, "--check")
+    assert done.returncode == 1 and "no cage could be built" in done.stdout
+
+
+def test_limits_are_shown_and_in_force(world: World) -> None:
+    assert "core       0 bytes" in world.caged("--limits").stdout
+    assert world.caged("bash", "-c", "ulimit -c; ulimit -Hc").stdout.split() == ["0", "0"]
+
+
+def test_a_storm_of_processes_ends(world: World) -> None:
+    if world.uid == 0 or world.sbox.name != "program":
+        pytest.skip("the kernel does not count the processes of root; the script's limit depends on the machine's load")
+    (conf := world.home / ".config/slack-gate/sbox.conf").write_text("limit processes 40\n")
+    try:
+        code = "import os\nfor n in range(80):\n if os.fork()==0:\n  import time; time.sleep(9)\n"
+        done = world.caged("/usr/bin/python3", "-c", code)
+        assert done.returncode == 1 and "BlockingIOError" in done.stderr
+    finally:
+        conf.unlink()
+
+
+@pytest.fixture
+def conf(world: World) -> Iterator[Path]:
+    path = world.home / ".config/slack-gate/sbox.conf"
+    yield path
+    path.unlink(missing_ok=True)
+
+
+def test_settings_pass_a_variable_on(world: World, conf: Path) -> None:
+    conf.write_text("# mine\nenv MYAPP_SETTING\n\n")
+    assert world.caged("printenv", "MYAPP_SETTING").stdout == LOOT + "\n"
+    assert world.caged("printenv", "SLACK_BOT_TOKEN").returncode == 1
+
+
+def test_settings_show_and_hide(world: World, conf: Path) -> None:
+    conf.write_text(f"show .kube\nhide {world.home}/plain\nhide {world.home}/.gitconfig\nhide /nonexistent\n")
+    done = world.caged("bash", "-c", "cat ~/.kube/config; ls -A ~/plain; cat ~/.gitconfig; ls -A ~/.ssh")
+    assert done.stdout == LOOT + "\n"
+    assert world.caged("bash", "-c", "echo x >~/.kube/config").returncode == 1
+
+
+@pytest.mark.parametrize("line", ["show .ssh", "show ..", "show .config/../.ssh", "show plain", "hide relative", "nonsense", "env"])
+def test_settings_that_are_not_understood_stop_the_cage(world: World, conf: Path, line: str) -> None:
+    conf.write_text(line + "\n")
+    done = world.caged("touch", "marker")
+    assert done.returncode == 125 and "line 1 of sbox.conf" in done.stderr
+    assert not (world.projects / "marker").exists()
+
+
+STOPPED = {
+    "a write": ("touch ~/new", "the cage stopped a write"),
+    "the network": (
+        "/usr/bin/python3 -c \"import socket; socket.create_connection(('192.0.2.1', 9), 5)\"", "the cage has no network",
+    ),
+    "a name": ("curl -sS http://example.invalid/ || exit 1", "the cage has no network"),
+    "a hidden file": ("cat ~/.netrc", "is hidden in the cage"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("stream", ["pipe", "file"])
+@pytest.mark.parametrize("code,words", STOPPED.values(), ids=STOPPED.keys())
+def test_it_says_what_was_stopped(world: World, tmp_path: Path, code: str, words: str, stream: str) -> None:
+    if world.sbox.name != "program":
+        pytest.skip("the shell script leaves stderr to the command")
+    if stream == "pipe":
+        shown = world.caged("bash", "-c", code).stderr
+    else:
+        with (tmp_path / "err").open("w+") as file:
+            file.write("Read-only file system: an old line\n")
+            file.flush()
+            world.caged("bash", "-c", code, stderr=file)
+            shown = (tmp_path / "err").read_text().removeprefix("Read-only file system: an old line\n")
+    assert words in shown.splitlines()[-1]
+
+
+def test_it_says_nothing_when_nothing_was_stopped(world: World) -> None:
+    assert world.caged("sh", "-c", "echo own words >&2; exit 3").stderr == "own words\n"
+    assert world.caged("sh", "-c", "touch ~/new 2>&1; exit 0").stderr == ""
+
+
+def test_the_filter_in_both_builds_is_the_one_that_is_described() -> None:
+    spec = importlib.util.spec_from_file_location("sbox_seccomp", CAGE / "sbox_seccomp.py")
+    assert spec and spec.loader
+    seccomp = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(seccomp)
+    script, header = (CAGE / "sbox").read_text(), (CAGE / "sbox_src/filter.h").read_text()
+    for machine in seccomp.ARCHITECTURES:
+        assert re.search(rf"    {machine}\)\n      filter='(.*?)'\n", script, re.S)[1].replace("'\\\n'", "") == seccomp.octal(machine)  # type: ignore[index]
+        part = header.split(f"defined(__{machine}__)")[1].split(";")[0]
+        assert "".join(re.findall(r'"(.*)"', part)) == seccomp.octal(machine)
+
+
+def test_the_generator_prints_what_the_builds_hold() -> None:
+    done = subprocess.run([sys.executable, CAGE / "sbox_seccomp.py"], capture_output=True, text=True, check=True)
+    assert all(line.strip("\n") in (CAGE / "sbox").read_text() for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("compiler", [True, False])
+def test_it_is_installed_with_and_without_a_compiler(tmp_path: Path, compiler: bool) -> None:
+    destination = tmp_path / "bin/sbox"
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("mktemp", "rm", "cp", "mkdir", "install", "dirname"):
+        (tools / name).symlink_to(f"/usr/bin/{name}")
+    path = os.environ["PATH"] if compiler else str(tools)
+    done = subprocess.run([BUILD, destination], env={"PATH": path, "HOME": str(tmp_path)}, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("sbox: installed ")
+    if not compiler:
+        assert "the shell script" in done.stdout and destination.read_bytes() == (CAGE / "sbox").read_bytes()
+    ran = subprocess.run([destination, "sh", "-c", "exit 9"], env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}, check=False)
+    assert ran.returncode == 9
+
+
+def test_the_profile_keeps_its_two_halves() -> None:
+    profile = (CAGE / "apparmor/bwrap-userns-restrict").read_text()
+    assert "abi <abi/4.0>," in profile and "/usr/bin/bwrap" in profile
+    assert profile.count("\nprofile ") == 2 and "audit deny capability," in profile and profile.count("{\n") == profile.count("\n}\n")
