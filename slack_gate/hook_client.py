@@ -135,10 +135,7 @@ def read_event(patience: Patience) -> bytes:
     while True:
         if not patience.ready(0, select.POLLIN, STDIN_IDLE):
             raise Deny("the agent did not finish sending its event")
-        try:
-            chunk = posix.read(0, 1 << 16)
-        except BlockingIOError:
-            continue
+        chunk = posix.read(0, 1 << 16)
         if not chunk:
             return bytes(event)
         event += chunk
@@ -156,7 +153,7 @@ def write(fd: int, data: bytes) -> bool:
             return False
         try:
             left = left[posix.write(fd, left[:PIPE_BUF]) :]
-        except BlockingIOError:
+        except BlockingIOError:  # someone else wrote to the same pipe first
             continue
         except OSError:
             return False

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import posix
 import shutil
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from .doubles import ALLOW, EVENT, HOOK, LIMIT, ROOT, Agent, Daemon, Result, answer, finish, read_frame, send
+from slack_gate import hook_client
+
+from .doubles import ALLOW, EVENT, HOOK, LIMIT, ROOT, Agent, Daemon, Held, Result, answer, finish, read_frame, send
 
 Serve = Callable[..., Daemon]
 
@@ -134,6 +138,20 @@ def test_a_malformed_answer_is_a_deny(serve: Serve, each: Agent, reply: bytes) -
     assert "the daemon's answer is malformed" in each.ask("--unreachable", "ask").denied()
 
 
+@pytest.mark.parametrize("start", [b"0 2\nok", b"0 "])
+def test_an_endless_answer_is_cut_off(serve: Serve, each: Agent, start: bytes) -> None:
+    def respond(connection: socket.socket) -> None:
+        with connection.makefile("rb") as stream:
+            read_frame(stream)
+        connection.sendall(start)
+        with suppress(BrokenPipeError, ConnectionResetError):
+            while True:
+                connection.sendall(b"2" * 1000)
+
+    serve(respond)
+    assert "the daemon's answer is malformed" in each.ask("--limit", "5").denied()
+
+
 def test_an_answer_may_come_byte_by_byte(serve: Serve, each: Agent) -> None:
     def respond(connection: socket.socket) -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
@@ -168,12 +186,17 @@ def test_an_event_may_be_read_byte_by_byte(serve: Serve, agent: Agent) -> None:
 
 @pytest.mark.parametrize("code", [0, 2])
 def test_only_a_deny_may_come_before_the_whole_event_was_read(serve: Serve, each: Agent, code: int) -> None:
+    answered = threading.Event()
+
     def respond(connection: socket.socket) -> None:
         connection.recv(10)
         connection.sendall(answer(code, b"too large"))
+        connection.shutdown(socket.SHUT_WR)
+        assert answered.wait(LIMIT)
 
     serve(respond)
-    result = each.ask(event=b"x" * 1_000_000)
+    result = each.ask("--limit", "9", event=b"x" * 1_000_000)
+    answered.set()
     if code == 0:
         assert "before the whole event was read" in result.denied()
     else:
@@ -388,6 +411,19 @@ def test_the_socket_never_stands_in_for_a_closed_stderr(serve: Serve, agent: Age
     assert daemon.rests == [b""]
 
 
+def test_a_closed_stderr_is_filled(serve: Serve, agent: Agent) -> None:
+    daemon = serve(hold := Held())
+    command = ["sh", "-c", 'exec "$@" 2>&-', "-", *agent.argv(agent.arguments(), {})]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        send(process)
+        assert hold.heard.wait(LIMIT)
+        assert os.readlink(f"/proc/{process.pid}/fd/2") == "/dev/null"
+        process.terminate()
+        assert process.wait(LIMIT) == 2
+    daemon.end()
+    assert hold.rests == [b"withdraw\n"]
+
+
 @pytest.mark.parametrize("redirection", [">/dev/full", "1</dev/null"])
 def test_a_stdout_that_takes_nothing_is_a_deny(serve: Serve, agent: Agent, redirection: str) -> None:
     serve(answer(0, ALLOW))
@@ -406,6 +442,20 @@ def test_an_agent_that_stopped_reading_gets_no_second_answer(serve: Serve, agent
         assert set(process.stdout.read()) == {ord("x")}
 
 
+def test_nothing_follows_half_an_answer(serve: Serve, agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent.how = "here"
+    serve(answer(0, ALLOW))
+    written = []
+
+    def half(fd: int, data: bytes) -> bool:
+        written.append(fd)
+        return fd != 1
+
+    monkeypatch.setattr(hook_client, "write", half)
+    assert agent.ask().code == 2
+    assert written == [1, 2]
+
+
 def test_an_agent_that_closed_its_end_is_blocked(serve: Serve, agent: Agent) -> None:
     serve(answer(0, ALLOW))
     with agent.start() as process:
@@ -414,6 +464,21 @@ def test_an_agent_that_closed_its_end_is_blocked(serve: Serve, agent: Agent) -> 
         send(process)
         assert b"the agent did not take the answer" in process.stderr.read()
         assert process.wait(LIMIT) == 2
+
+
+def test_a_pipe_filled_by_another_is_tried_again(serve: Serve, agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent.how = "here"
+    serve(answer(0, ALLOW))
+    fates = iter([BlockingIOError, None])
+    write = posix.write
+
+    def busy(fd: int, data: bytes) -> int:
+        if fate := next(fates, None):
+            raise fate
+        return write(fd, data)
+
+    monkeypatch.setattr(posix, "write", busy)
+    assert agent.ask() == Result(0, ALLOW, b"")
 
 
 def test_pipes_that_do_not_block_are_waited_for(serve: Serve, agent: Agent) -> None:

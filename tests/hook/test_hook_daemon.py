@@ -298,8 +298,51 @@ def test_a_daemon_gone_for_good_is_a_deny(serve: Serve, each: Agent) -> None:
 
 
 def test_a_daemon_that_always_hangs_up_is_not_asked_for_ever(serve: Serve, each: Agent) -> None:
-    serve(*[hang_up] * 100)
+    asked = []
+
+    def hang_up_at_once(connection: socket.socket) -> None:
+        hang_up(connection)
+        asked.append(1)
+
+    serve(*[hang_up_at_once] * 100)
     assert "the daemon went away" in each.ask(patch=SOON).denied()
+    assert len(asked) <= 1 + SOON["hook_wire.RESEND_FOR"] / hook_wire.RETRY
+
+
+class Scripted(hook_wire.Patience):
+    """A patience in whose waits one thing after another happens."""
+
+    def __init__(self, *happenings: Callable[[], int]) -> None:
+        self.happenings = list(happenings)
+
+    def ready(self, fd: int, events: int, at_most: float = 0) -> int:
+        return self.happenings.pop(0)()
+
+
+def test_a_hang_up_between_two_looks_is_a_hang_up() -> None:
+    ours, theirs = socket.socketpair()
+
+    def close() -> int:
+        theirs.close()
+        return select.POLLOUT
+
+    with ours:
+        assert hook_wire.exchange(ours, b"x" * 10, Scripted(close, lambda: select.POLLIN)) is None
+
+
+def test_no_withdrawal_goes_into_a_half_sent_event() -> None:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+
+    def drain_and_stop() -> int:
+        theirs.recv(1 << 22)
+        raise hook_wire.Deny("told to stop")
+
+    with ours, theirs:
+        with pytest.raises(hook_wire.Deny, match="told to stop"):
+            hook_wire.exchange(ours, b"x" * (1 << 22), Scripted(lambda: select.POLLOUT, drain_and_stop))
+        ours.close()
+        assert b"withdraw" not in read_to_the_end(theirs)
 
 
 def test_a_long_wait_starts_the_thirty_seconds_anew(serve: Serve, agent: Agent) -> None:
@@ -359,7 +402,7 @@ def test_the_deadline_ends_the_search_for_a_daemon_too(serve: Serve, each: Agent
 
 
 def test_the_deadline_ends_a_stalled_stdin(agent: Agent) -> None:
-    with agent.start("--limit", "1") as process:
+    with agent.start("--limit", "1", patch={"hook_client.STDIN_IDLE": 100}) as process:
         assert process.stdout and process.stderr
         result = Result(process.wait(LIMIT), process.stdout.read(), process.stderr.read())
     assert "did not finish sending its event" in result.denied()
