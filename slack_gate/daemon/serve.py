@@ -25,7 +25,7 @@ from slack_gate.daemon.gate import Gate, House
 from slack_gate.daemon.outbox import Outbox
 from slack_gate.daemon.own_files import OwnFiles
 from slack_gate.daemon.programs import trusted_programs
-from slack_gate.daemon.socket import hook_socket
+from slack_gate.daemon.socket import hook_socket, only_daemon
 from slack_gate.daemon.sweeper import sweep
 from slack_gate.errors import ConfigError
 from slack_gate.slack.app import Buttons
@@ -69,9 +69,16 @@ async def serve(settings: Settings) -> None:
 
 @asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[Running]:
-    """Starts in the order that fails closed: tokens, people, store, link, and the hook socket last."""
+    """Starts in the order that fails closed: the right to be the only one, tokens, people, store, link, socket last."""
     _require(settings)
     make_private(settings.home)
+    with only_daemon(settings.socket_path):
+        async with _running(settings) as daemon:
+            yield daemon
+
+
+@asynccontextmanager
+async def _running(settings: Settings) -> AsyncIterator[Running]:
     client = web_client(settings.slack_bot_token.get_secret_value(), settings.slack_api_url)
     app_token = settings.slack_app_token.get_secret_value()
     team = settings.team or await check_bot_token(client)

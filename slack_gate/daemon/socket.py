@@ -13,14 +13,14 @@ import re
 import socket
 import stat
 import struct
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
-from slack_gate.agents import AGENTS, Agent
+from slack_gate.agents import AGENTS
 from slack_gate.agents.event_json import MAX_EVENT
 from slack_gate.core.answer import Answer, deny
 from slack_gate.core.event import MalformedEvent, NoDecision, ToolEvent
@@ -48,23 +48,25 @@ class Frame:
 
 @asynccontextmanager
 async def hook_socket(path: Path, gate: Gate, status: Callable[[], bytes]) -> AsyncIterator[None]:
-    """Serves hooks on `path` until the block ends; `status` answers `slack-gate status`.
+    """Serves hooks on `path` until the block ends; `status` answers `slack-gate status`. Needs `only_daemon` around it.
 
-    Raises SocketError when it cannot be private or is taken.
+    Raises SocketError when the socket cannot be made.
     """
-    _private_directory(path.parent)
-    with _only_daemon(path), _listening(path) as listener:
+    with _listening(path) as listener:
         server = await asyncio.start_unix_server(_Door(gate, status).serve, sock=listener, limit=MAX_HEADER)
         async with server:
             yield
 
 
 def _private_directory(directory: Path) -> None:
+    before = os.umask(0o077)  # for the parents that are made too
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = directory.lstat()
     except OSError as error:
         raise SocketError(f"The socket's directory {directory} cannot be made: {error.strerror}.") from error
+    finally:
+        os.umask(before)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise SocketError(
             f"The socket's directory {directory} is open to others, so anybody could answer in the gate's name.",
@@ -72,29 +74,33 @@ def _private_directory(directory: Path) -> None:
         )
 
 
-def _only_daemon(path: Path) -> _Lock:
-    return _Lock(path.with_name(path.name + ".lock"))
+@contextmanager
+def only_daemon(path: Path) -> Iterator[None]:
+    """Holds the right to listen on `path`, in a directory that is ours alone. Take it before anything else is touched.
+
+    The kernel drops the lock with the process: a killed daemon blocks nobody, a busy one is never robbed. Raises
+    SocketError when the directory is open to others or another daemon lives.
+    """
+    _private_directory(path.parent)
+    lock = path.with_name(path.name + ".lock")
+    try:
+        fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise SocketError(f"The lock {lock} cannot be opened: {error.strerror}.") from error
+    try:
+        _lock(fd, lock)
+        yield
+    finally:
+        os.close(fd)
 
 
-class _Lock:
-    """A lock that the kernel drops with the process: a killed daemon blocks nobody, a busy one is never robbed."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._fd = -1
-
-    def __enter__(self) -> None:
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(self._fd)
-            raise SocketError(
-                f"Another slack-gate daemon holds {self._path}.", "Stop it first; two would split the answers."
-            ) from error
-
-    def __exit__(self, *_error: object) -> None:
-        os.close(self._fd)
+def _lock(fd: int, lock: Path) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise SocketError(
+            f"Another slack-gate daemon holds {lock}.", "Stop it first; two would split the answers."
+        ) from error
 
 
 def _listening(path: Path) -> socket.socket:
@@ -158,13 +164,14 @@ class _Door:
             return 0, self._status()
         agent = AGENTS.get(frame.agent)
         if agent is None:
-            return 2, f"slack-gate does not know the agent {frame.agent}; nothing runs.".encode()
+            answer = await self._malformed(frame.agent, f"slack-gate does not know the agent {frame.agent}.")
+            return 2, answer.reason.encode()
         event = None
         try:
             event = agent.parse(frame.event)
             answer = await self._ruling(event, frame.caller, reader)
         except MalformedEvent as error:
-            answer = await self._malformed(agent, str(error))
+            answer = await self._malformed(agent.NAME, str(error))
         except GateError as error:
             log.error("nothing can be allowed", error=str(error))
             answer = deny(f"slack-gate cannot record a decision, so nothing runs. {error}")
@@ -183,9 +190,9 @@ class _Door:
             return outcome
         return await self._wait(outcome.id, event, reader)
 
-    async def _malformed(self, agent: Agent, sentence: str) -> Answer:
+    async def _malformed(self, agent: str, sentence: str) -> Answer:
         try:
-            return await self._gate.malformed(agent.NAME, sentence)
+            return await self._gate.malformed(agent, sentence)
         except GateError as error:
             return deny(f"{sentence} {error}")
 

@@ -128,7 +128,7 @@ async def test_revoking_acts_at_once_and_survives_with_the_rest(tmp_path: Path) 
     async with house(tmp_path) as h:
         await always(h, "touch a")
         await always(h, "mkdir a")
-        first, second = await h.running.store.rules()
+        first, _ = await h.running.store.rules()
         assert (await cli(h, "rules"))[1].splitlines()[0].startswith(first.id)
         code, output = await cli(h, "rules", "revoke", first.id)
         assert (code, output) == (0, f"Revoked {first.id}: touch\n")
