@@ -13,6 +13,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -197,9 +198,19 @@ async def try_with_a_host(stage: Stage, work: Path) -> None:
             await person.click(card, "Approve")
             code, output = await asking
             assert code == 0 and '"allow"' in output, (code, output)
+            stop(daemon.pid)
+            async with asyncio.timeout(START_S):
+                assert await daemon.wait() == 0, "the daemon did not stop in peace"
         finally:
-            daemon.terminate()
-            await daemon.wait()
+            if daemon.returncode is None:
+                daemon.kill()
+                await daemon.wait()
+
+
+def stop(unshare: int) -> None:
+    """As an engine stops a container: SIGTERM to its first process; `unshare` itself ignores it."""
+    child = Path(f"/proc/{unshare}/task/{unshare}/children").read_text().split()[0]
+    os.kill(int(child), signal.SIGTERM)
 
 
 async def asked(command: list[str], text: str = "") -> tuple[int | None, str]:
