@@ -22,6 +22,8 @@ CONNECT_S = 30.0
 CALL_S = 10  # seconds for one call of the Web API
 DOWN_S = 25.0  # no inbound traffic for so long: clicks do not arrive
 STUCK_S = 15.0  # silent for so long although the SDK reconnects: its address may be used up, so it gets a new one
+ADDRESSES = 6  # a minute; the SDK asks for more than a hundred a second where Slack sends it away each time
+PACE_S = 5.0  # between further ones
 
 BOT_TOKEN = "OAuth & Permissions, Bot User OAuth Token, xoxb-…"  # noqa: S105 - where it is found, not what it is
 APP_TOKEN = "Basic Information, App-Level Tokens, xapp-…"  # noqa: S105
@@ -91,6 +93,9 @@ class Link:
     def __init__(self, app: AsyncApp, app_token: str) -> None:
         self._handler = AsyncSocketModeHandler(app, app_token, ping_interval=PING_S)
         self._heard_at = time.time()
+        self._asked_at: list[float] = []
+        self._sdk_address = self._handler.client.issue_new_wss_url
+        self._handler.client.issue_new_wss_url = self._address  # type: ignore[method-assign]
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
@@ -111,6 +116,14 @@ class Link:
                 f"Slack did not accept a Socket Mode connection in {CONNECT_S:.0f} s.", "Check the network."
             ) from error
         self._heard_at = time.time()
+
+    async def _address(self) -> str:
+        """An address for the next connection."""
+        self._asked_at = [at for at in self._asked_at if time.monotonic() - at < 60]
+        if len(self._asked_at) >= ADDRESSES:
+            await asyncio.sleep(PACE_S)
+        self._asked_at.append(time.monotonic())
+        return await self._sdk_address()
 
     async def _watch(self) -> None:
         """The SDK tries one address for ever; an address is good for one connection and half a minute."""

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from slack_gate.config import Settings
 from slack_gate.daemon.serve import running
 from slack_gate.errors import SlackError
+from slack_gate.local_slack import socket_mode
 from slack_gate.local_slack.server import LocalSlack
 from slack_gate.slack import link
 from slack_gate.slack.link import Link, check_bot_token, web_client
@@ -200,6 +202,21 @@ async def test_an_address_that_is_used_up_is_replaced(tmp_path: Path, monkeypatc
         await h.slack.wait_for_link(timeout=15)
         assert (await h.ana.click(card, "Approve")).acknowledged
         assert (await h.ended(hook)).decision == "allow"
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_link_that_is_always_sent_away_does_not_flood_slack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "PACE_S", 0.5)
+    async with house(tmp_path) as h:
+        monkeypatch.setattr(socket_mode, "MOST_LINKS", 0)
+        start = time.monotonic()
+        await h.slack.disconnect("too_many_websockets")
+        async with asyncio.timeout(10):
+            while len(h.slack.calls("apps.connections.open")) < link.ADDRESSES + 4:  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.02)
+        assert time.monotonic() - start >= 2 * 0.5
 
 
 async def test_people_are_looked_up_again_after_a_minute() -> None:
