@@ -8,16 +8,18 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import stat
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
 
 from slack_gate.agents.event_json import MAX_EVENT
+from slack_gate.config import Settings
 from slack_gate.core.request import Choice, State
 from slack_gate.daemon import socket as socket_module
 from slack_gate.daemon.socket import hook_socket, only_daemon
@@ -431,6 +433,16 @@ def _choice(command: str) -> Choice:
 # Whole daemons
 
 
+async def _card_on_file(settings: Settings) -> None:
+    """Returns when the daemon has stored which message its card is."""
+
+    async def stored() -> bool:
+        with closing(sqlite3.connect(f"file:{settings.home}/gate.db?mode=ro", uri=True)) as database:
+            return bool(database.execute("SELECT count(*) FROM cards WHERE message <> ''").fetchone()[0])
+
+    await _until(stored)
+
+
 async def test_a_second_daemon_is_refused_while_the_first_is_too_busy_to_answer(tmp_path: Path) -> None:
     async with LocalSlack() as slack:
         ana = slack.add_user("U0ANA", name="Ana")
@@ -458,11 +470,11 @@ async def test_a_killed_daemon_comes_back_and_the_old_card_answers(tmp_path: Pat
         h = House(slack, ana, settings, None)  # type: ignore[arg-type]
         async with serving(settings) as daemon:
             hook, card = await h.asked("git push origin main")
+            await _card_on_file(settings)
             daemon.kill()
             await daemon.wait()
         assert settings.socket_path.is_socket()  # stale
         async with serving(settings):
-            await asyncio.sleep(1)  # longer than the hook's pause between two tries: it is back, or was never needed
             click = await ana.click(card, "Approve")
             assert click.acknowledged
             ended = await h.ended(hook)
@@ -476,6 +488,29 @@ async def test_a_killed_daemon_comes_back_and_the_old_card_answers(tmp_path: Pat
         assert [line["decision"] for line in h.log()] == ["pending", "approved"]
 
 
+async def test_killed_before_it_knew_its_own_card(tmp_path: Path) -> None:
+    """Slack took the post, the daemon died before it stored which message it was: the card is shown once more."""
+    async with LocalSlack() as slack:
+        ana = slack.add_user("U0ANA", name="Ana")
+        settings = settings_for(slack, tmp_path)
+        h = House(slack, ana, settings, None)  # type: ignore[arg-type]
+        async with serving(settings) as daemon:
+            hook, old = await h.asked("git push origin main")
+            await _card_on_file(settings)
+            daemon.kill()
+            await daemon.wait()
+        with closing(sqlite3.connect(settings.home / "gate.db")) as database, database:
+            database.execute("UPDATE cards SET message = '', channel = '', drawn = ''")
+        async with serving(settings):
+            new = await ana.wait_for_message(lambda m: m.has_button("Approve") and m.ts != old.ts)
+            await _card_on_file(settings)
+            await ana.click(old, "Approve")
+            assert "use the newest card" in (await ana.wait_for_ephemeral()).plain()
+            await ana.click(new, "Deny")
+            assert (await h.ended(hook)).decision == "deny"
+            assert len(slack.calls("chat.postMessage")) == 2
+
+
 async def test_a_click_while_no_daemon_lives_is_not_lost_on_the_next_one(tmp_path: Path) -> None:
     async with LocalSlack() as slack:
         ana = slack.add_user("U0ANA", name="Ana")
@@ -483,6 +518,7 @@ async def test_a_click_while_no_daemon_lives_is_not_lost_on_the_next_one(tmp_pat
         h = House(slack, ana, settings, None)  # type: ignore[arg-type]
         async with serving(settings) as daemon:
             hook, card = await h.asked("git push origin main")
+            await _card_on_file(settings)
             daemon.kill()
             await daemon.wait()
         dead = await ana.click(card, "Approve")
