@@ -88,7 +88,7 @@ _OPENERS = ("2>>", "1>>", "&>>", ">>", "2>", "1>", "&>", ">", "<")
 
 
 class Segment(tuple["tuple[str, ...]", str, bool]):
-    """A simple command: `argv` as bash passes it, `op` before it ("", "&&", "||", ";", "|"), and if it is `redirected`."""
+    """A simple command: `argv` as bash passes it, `op` before it ("", "&&", "||", ";", "|"), `redirected` or not."""
 
     __slots__ = ()
 
@@ -245,26 +245,23 @@ def _single(text: str, at: int) -> tuple[str | None, int]:
 def _double(text: str, start: int) -> tuple[str | None, int]:
     parts: list[str] = []
     at = start + 1
-    while True:
-        close, slash = text.find('"', at), text.find("\\", at)
-        if close < 0:
-            return None, start
-        stop = slash if 0 <= slash < close else close
-        body = text[at:stop]
+    close = text.find('"', at)
+    while close >= 0:
+        slash = text.find("\\", at, close)
+        body = text[at : close if slash < 0 else slash]
         if "$" in body or "`" in body or not _harmless(body):
-            return None, start
+            break
         parts.append(body)
-        if stop == close:
+        if slash < 0:
             return "".join(parts), close + 1
-        escaped = text[stop + 1]
+        escaped = text[slash + 1]
         if escaped == "\n":
-            return None, start
-        if escaped in '$`"\\':
-            parts.append(escaped)
-            at = stop + 2
-        else:
-            parts.append("\\")
-            at = stop + 1
+            break
+        parts.append(escaped if escaped in '$`"\\' else "\\")
+        at = slash + (2 if escaped in '$`"\\' else 1)
+        if at > close:  # the quote was escaped
+            close = text.find('"', at)
+    return None, start
 
 
 def _harmless(body: str) -> bool:
@@ -332,13 +329,14 @@ class Place:
         """Is this resolved path in the green zone?"""
         return any(_below(path, root) for root in self.roots)
 
-    def planted(self, names: Iterable[str], cwd: str) -> str:
+    def planted(self, names: tuple[str, ...], cwd: str, words: Iterable[str]) -> str:
         """The first of these programs that PATH finds where caged code can write, or ""."""
         for entry in self.writable:
             at = os.path.realpath(os.path.join(cwd, entry))
-            for name in names:
-                if self.holds(at) and os.path.lexists(at + "/" + name):
-                    return at + "/" + name
+            if self.holds(at):
+                for name in {*names, *words}:
+                    if name and "/" not in name and os.path.lexists(at + "/" + name):
+                        return at + "/" + name
         for name in names:
             if name not in self.found:  # kept: only the person changes what lies in a directory outside the zone
                 files = (os.path.join(entry, name) for entry in self.fixed)
@@ -513,9 +511,9 @@ def _cwd(cwd: str | None) -> str:
     return cwd
 
 
-def _unplanted(names: Iterable[str], place: Place, cwd: str) -> None:
-    """Raise _Gated where caged code may have chosen what one of these names runs, or what it loads."""
-    planted = place.planted(names, cwd)
+def _unplanted(names: tuple[str, ...], place: Place, cwd: str, words: Iterable[str] = ()) -> None:
+    """Raise _Gated where caged code may have chosen what one of these names (or `words`) runs, or what it loads."""
+    planted = place.planted(names, cwd, words)
     if planted:
         raise _Gated("caged code could have written " + planted)
     for variable in _LOADERS:
@@ -919,8 +917,8 @@ _NONE: frozenset[str] = frozenset()
 _LOCAL_KEYS = frozenset(
     """core.filemode core.logallrefupdates core.ignorecase core.precomposeunicode core.symlinks core.autocrlf core.eol
     core.safecrlf core.quotepath core.compression core.abbrev core.untrackedcache core.preloadindex core.commentchar
-    core.whitespace core.longpaths core.sharedrepository core.sparsecheckout core.sparsecheckoutcone core.protecthfs
-    core.protectntfs core.checkstat core.trustctime user.name user.email user.useconfigonly author.name author.email
+    core.whitespace core.longpaths core.sharedrepository core.sparsecheckout core.sparsecheckoutcone
+    core.checkstat core.trustctime user.name user.email user.useconfigonly author.name author.email
     committer.name committer.email init.defaultbranch remote.*.fetch remote.*.tagopt remote.*.prune remote.*.prunetags
     remote.*.gh-resolved remote.*.skipdefaultupdate branch.*.merge branch.*.rebase branch.*.description
     branch.*.remote branch.*.pushremote branch.*.vscode-merge-base branch.*.gh-merge-base
@@ -1106,8 +1104,8 @@ def _judge_git(calls: list[Git], cwd: str | None) -> None:
             harmless = _GIT_VARIABLES.get(name, ())
             if harmless is not None and value not in harmless:
                 raise _Gated("the variable " + name + " changes what git does")
-    _unplanted(_GIT_RUNS, place, here)
     own = _own_config(place)
+    _unplanted(_GIT_RUNS, place, here, [word for _, _, value in own for word in value.lstrip("!").split()])
     quiet = all(call.table is _READING for call in calls)
     moved = ""
     for call in calls:
@@ -1200,9 +1198,13 @@ def _judge_repository(repository: Repository, own: Config, quiet: bool) -> None:
     if os.path.lexists(repository.top + "/.lfsconfig"):
         raise _Gated("the repository holds settings for git-lfs")
     curious = any(section + "." + name in _INTO_SUBMODULES for section, name, _ in own)
-    if not quiet or curious or _has_gitlinks(repository.gitdir + "/index"):
-        for top in _nested(repository.top):
-            _judge_files(_open_repository(top, _place()), quiet)
+    if quiet and not curious and not _has_gitlinks(repository.gitdir + "/index"):
+        return
+    inner = [_open_repository(top, _place()) for top in _nested(repository.top)]
+    for found in inner:
+        _judge_files(found, quiet)
+    for gitdir in _modules({directory for found in (repository, *inner) for directory in (found.common, found.gitdir)}):
+        _judge_files(Repository(repository.top, gitdir, gitdir), quiet)
 
 
 def _judge_files(repository: Repository, quiet: bool) -> None:
@@ -1220,6 +1222,22 @@ def _judge_files(repository: Repository, quiet: bool) -> None:
             raise _Gated("the branch " + section[7:] + " follows something that is not a named remote")
 
 
+def _modules(commons: set[str]) -> list[str]:
+    """The git directories of submodules kept below these ones: fetch works in them even when none is checked out."""
+    found: list[str] = []
+    waiting = [common + "/modules" for common in commons]
+    for seen, directory in enumerate(waiting):
+        if seen >= _MAX_DIRECTORIES:
+            raise _Gated("there are too many directories to look through: " + directory)
+        names = _links(directory) if os.path.lexists(directory) else {}
+        if "HEAD" in names:
+            found.append(directory)
+            waiting.append(directory + "/modules")
+        else:
+            waiting += [directory + "/" + name for name in names]
+    return found
+
+
 def _judge_local_key(repository: Repository, section: str, name: str, value: str) -> None:
     kind, _, which = section.partition(".")
     full = kind + (".*." if which else ".") + name
@@ -1229,7 +1247,7 @@ def _judge_local_key(repository: Repository, section: str, name: str, value: str
     if full in _LOCAL_KEYS or kind in _LOCAL_SECTIONS or value.lower() in _LOCAL_VALUES.get(full, ()):
         return
     # a submodule says where it is checked out
-    if full == "core.worktree" and os.path.realpath(os.path.join(repository.gitdir, value)) == repository.top:
+    if full == "core.worktree" and _below(os.path.realpath(os.path.join(repository.gitdir, value)), repository.top):
         return
     raise _Gated("the repository's configuration sets " + section + "." + name)
 
@@ -1282,8 +1300,11 @@ def _walk(top: str, links: bool) -> list[str]:
                     found.append(entry.path)
                 elif entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
-                elif not links and entry.is_symlink():
-                    raise _Gated("the repository's .git holds a link: " + entry.path)
+                elif entry.is_symlink():
+                    if not links:
+                        raise _Gated("the repository's .git holds a link: " + entry.path)
+                    if os.path.lexists(entry.path + "/.git"):  # older versions of git follow it to a submodule
+                        found.append(os.path.realpath(entry.path) + "/.git")
     return found
 
 
@@ -1294,6 +1315,8 @@ def _has_gitlinks(index: str) -> bool:
     data = _bytes(index, _MAX_INDEX)
     if data is None or data[:4] != b"DIRC":
         raise _Gated("the repository's index is odd")
+    if b"sdir" in data:  # a sparse index: a directory in it may hold one
+        return True
     aligned = data[7:8] < b"\x04"  # before version 4 an entry starts at 12 + 8n and its mode lies 24 bytes on
     at = data.find(b"\x00\x00\xe0\x00", 12)
     while at >= 0 and aligned and at % 8 != 4:
@@ -1476,8 +1499,8 @@ def keys(command: str) -> list[tuple[str, ...]]:
     found = [key_of(segment.argv) for segment in read(command) or ()]
     known = [key for key in found if key]
     programs = {key[0] for key in known}
-    # after `cd` git would work in another repository than the rule was made for
-    return [] if len(known) < len(found) or {"cd", "git"} <= programs else known
+    # after `cd` git would work in another repository than the rule was made for, after `sbox` in a changed one
+    return [] if len(known) < len(found) or ("git" in programs and programs & {"cd", "sbox"}) else known
 
 
 def base_tokens(command: str) -> list[str]:

@@ -16,6 +16,11 @@ from cage import cage_policy
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
+def entries(table: str) -> list[str]:
+    """The entries of a table: separated by "; " or a line break."""
+    return [entry.strip() for row in table.splitlines() for entry in row.split("; ") if entry.strip()]
+
+
 class House:
     """A home with the three writable directories, a helper directory and one clean repository."""
 
@@ -94,7 +99,9 @@ def house(template: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
         home = root / "home"
         shutil.copytree(template, home, symlinks=True)
         for name in list(os.environ):
-            if name.startswith(("GIT_", "LD_", "PYTHON", "SLACK_GATE_HOME", "AGENT_TOOLS", "GH_ISSUE", "XDG_", "BASH_ENV")):
+            if name.startswith(
+                ("GIT_", "LD_", "PYTHON", "SLACK_GATE_HOME", "AGENT_TOOLS", "GH_ISSUE", "XDG_", "BASH_ENV")
+            ):
                 monkeypatch.delenv(name)
         monkeypatch.setenv("HOME", str(home))
         monkeypatch.setenv("PATH", SYSTEM_PATH)

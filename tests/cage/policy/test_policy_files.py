@@ -12,29 +12,38 @@ from hypothesis import strategies as st
 
 from cage.cage_policy import FILE_TOOLS, classify, explain
 
-from .conftest import House
+from .conftest import House, entries
 
-GREEN = """~/projects/app/a.txt; ~/projects/app/new.py; ~/projects/app/deep/er/new.py; ~/projects/app/d/../a.txt; ~/projects/x; /tmp/policy-x/y
-/tmp/note.md; ~/.cache/x.txt; ~/.cache/huggingface/hub/a; ~/.cache/my-tool/data.json; ~/projects/app/.github/workflows/ci.yml
-~/projects/app/.gitignore; ~/projects/app/.gitattributes; ~/projects/app/.gitmodules; ~/projects/app/.env; ~/projects/app/package.json
-~/projects/app/Makefile; ~/projects/app/.eslintrc.json; ~/projects/app/CLAUDE.md; ~/projects/app/.claude/worktrees/one/src/a.py
-~/projects/app/.claude/worktrees/one/a; ~/projects/app/git/config; ~/projects/app/gitlab; ~/projects/./app//a.txt; ~/projects/app/Ünï ☕.md
-~/projects/app/HEAD; ~/projects/app/objects/a; ~/.cache/../projects/app/a.txt; ~/projects/app/claude/settings.json; ~/projects/app/x.github"""
-GATED = """~/x; ~/.bashrc; ~/.ssh/authorized_keys; ~/.claude/settings.json; ~/.config/x; ~/work/gh-issue/gh_issue.py; /etc/passwd; /; /x; /tmp; /tmp/; ~/projects
-~/projects/; ~/projects/app; ~/projects/app/d/; ~/projects/../x; ~/projects/app/../../x; /tmp/../etc/x; ~/.cacheX/x; ~/projectsX/x; /tmpx/y; ~/.cache
-~/projects/app/.git/config; ~/projects/app/.git/hooks/pre-commit; ~/projects/app/.GIT/config; ~/projects/app/.git; ~/projects/new/.git; /tmp/x/.git/HEAD
-~/projects/app/.gIt/x; ~/projects/x.git/config; ~/projects/X.GIT/hooks/update; ~/projects/app/.claude/settings.json; ~/projects/app/.claude/hooks/x.py
-~/projects/app/.claude; ~/projects/app/.claude/worktrees; ~/projects/app/.claude/worktrees/one; ~/projects/app/.claude/worktrees/one/.claude/settings.json
-~/projects/app/.claude/worktrees/one/.git; ~/projects/app/.claude/worktrees/../settings.json; ~/projects/app/.mcp.json; ~/projects/app/.vscode/tasks.json
-~/projects/app/.idea/x; ~/projects/app/.envrc; ~/projects/app/.cursor/mcp.json; ~/projects/app/.codex/config.toml; ~/projects/app/.gemini/settings.json
-~/projects/app/.devcontainer/devcontainer.json; ~/projects/app/.husky/pre-commit; ~/projects/.bashrc; /tmp/.zshrc; ~/projects/app/.profile; ~/projects/app/.VSCODE/x
-~/projects/app/opencode.json; ~/projects/app/.gitconfig; ~/.cache/p10k-instant-prompt-dev.zsh; ~/.cache/pre-commit/x/y; ~/.cache/uv/archive/x.py
-~/.cache/pip/wheels/x.whl; ~/.cache/huggingface/modules/x.py; ~/.cache/UV/x; ~/.cache/node-gyp/x; ~/.cache/zsh/zcompdump; ~/.cache/.git/x; ~/.cache/uv
-~/.cache/python-x/y; ~/.cache/torch/hub/x.py; ~/.cache/pypoetry/virtualenvs/x; ~/projects/app/.exrc; ~/projects/app/.direnv/x; ~/projects/app/.zed/tasks.json"""
+GREEN = """~/projects/app/a.txt; ~/projects/app/new.py; ~/projects/app/deep/er/new.py; ~/projects/app/d/../a.txt
+    ~/projects/x; /tmp/policy-x/y; /tmp/note.md; ~/.cache/x.txt; ~/.cache/huggingface/hub/a
+    ~/.cache/my-tool/data.json; ~/projects/app/.github/workflows/ci.yml; ~/projects/app/.gitignore
+    ~/projects/app/.gitattributes; ~/projects/app/.gitmodules; ~/projects/app/.env; ~/projects/app/package.json
+    ~/projects/app/Makefile; ~/projects/app/.eslintrc.json; ~/projects/app/CLAUDE.md
+    ~/projects/app/.claude/worktrees/one/src/a.py; ~/projects/app/.claude/worktrees/one/a; ~/projects/app/git/config
+    ~/projects/app/gitlab; ~/projects/./app//a.txt; ~/projects/app/Ünï ☕.md; ~/projects/app/HEAD
+    ~/projects/app/objects/a; ~/.cache/../projects/app/a.txt; ~/projects/app/claude/settings.json
+    ~/projects/app/x.github"""
+GATED = """~/x; ~/.bashrc; ~/.ssh/authorized_keys; ~/.claude/settings.json; ~/.config/x; ~/work/gh-issue/gh_issue.py
+    /etc/passwd; /; /x; /tmp; /tmp/; ~/projects; ~/projects/; ~/projects/app; ~/projects/app/d/; ~/projects/../x
+    ~/projects/app/../../x; /tmp/../etc/x; ~/.cacheX/x; ~/projectsX/x; /tmpx/y; ~/.cache; ~/projects/app/.git/config
+    ~/projects/app/.git/hooks/pre-commit; ~/projects/app/.GIT/config; ~/projects/app/.git; ~/projects/new/.git
+    /tmp/x/.git/HEAD; ~/projects/app/.gIt/x; ~/projects/x.git/config; ~/projects/X.GIT/hooks/update
+    ~/projects/app/.claude/settings.json; ~/projects/app/.claude/hooks/x.py; ~/projects/app/.claude
+    ~/projects/app/.claude/worktrees; ~/projects/app/.claude/worktrees/one
+    ~/projects/app/.claude/worktrees/one/.claude/settings.json; ~/projects/app/.claude/worktrees/one/.git
+    ~/projects/app/.claude/worktrees/../settings.json; ~/projects/app/.mcp.json; ~/projects/app/.vscode/tasks.json
+    ~/projects/app/.idea/x; ~/projects/app/.envrc; ~/projects/app/.cursor/mcp.json; ~/projects/app/.codex/config.toml
+    ~/projects/app/.gemini/settings.json; ~/projects/app/.devcontainer/devcontainer.json
+    ~/projects/app/.husky/pre-commit; ~/projects/.bashrc; /tmp/.zshrc; ~/projects/app/.profile
+    ~/projects/app/.VSCODE/x; ~/projects/app/opencode.json; ~/projects/app/.gitconfig
+    ~/.cache/p10k-instant-prompt-dev.zsh; ~/.cache/pre-commit/x/y; ~/.cache/uv/archive/x.py
+    ~/.cache/pip/wheels/x.whl; ~/.cache/huggingface/modules/x.py; ~/.cache/UV/x; ~/.cache/node-gyp/x
+    ~/.cache/zsh/zcompdump; ~/.cache/.git/x; ~/.cache/uv; ~/.cache/python-x/y; ~/.cache/torch/hub/x.py
+    ~/.cache/pypoetry/virtualenvs/x; ~/projects/app/.exrc; ~/projects/app/.direnv/x; ~/projects/app/.zed/tasks.json"""
 
 
 def expand(table: str, house: House) -> list[str]:
-    return [p.strip().replace("~", str(house.home), 1) for row in table.splitlines() for p in row.split("; ") if p.strip()]
+    return [path.replace("~", str(house.home), 1) for path in entries(table)]
 
 
 @pytest.mark.parametrize("tool", FILE_TOOLS)
@@ -47,32 +56,77 @@ def test_writes_that_are_gated(tool: str, house: House) -> None:
     assert [path for path in expand(GATED, house) if house.write(path, tool) != "gated"] == []
 
 
-@pytest.mark.parametrize("path", [
-    "a.txt", "./a.txt", "~/projects/app/a.txt", "", " /tmp/x", "/tmp/x\0", "/tmp/x\ny", "/tmp/\x1b[2J", "/tmp/\ud800", "tmp/x", "//", "file:///tmp/x",
-    "/tmp/" + "a" * 300, "/tmp/" + "a/" * 5000 + "b", None, 7, b"/tmp/x", ["/tmp/x"], {"path": "/tmp/x"}, True,
-], ids=lambda path: repr(path)[:30])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "a.txt",
+        "./a.txt",
+        "~/projects/app/a.txt",
+        "",
+        " /tmp/x",
+        "/tmp/x\0",
+        "/tmp/x\ny",
+        "/tmp/\x1b[2J",
+        "/tmp/\ud800",
+        "tmp/x",
+        "//",
+        "file:///tmp/x",
+        "/tmp/" + "a" * 300,
+        "/tmp/" + "a/" * 5000 + "b",
+        None,
+        7,
+        b"/tmp/x",
+        ["/tmp/x"],
+        {"path": "/tmp/x"},
+        True,
+    ],
+    ids=lambda path: repr(path)[:30],
+)
 def test_odd_paths_are_gated(path: object) -> None:
     assert classify("Write", {"file_path": path, "content": ""}) == "gated"  # type: ignore[dict-item]
 
 
-@pytest.mark.parametrize(("tool", "fields"), [
-    ("NotebookEdit", {"file_path": "/tmp/x", "new_source": ""}), ("NotebookEdit", {"file_path": "/tmp/x", "notebook_path": "/etc/x"}),
-    ("NotebookEdit", {"file_path": "/tmp/x", "notebook_path": "/tmp/x"}), ("Write", {"notebook_path": "/tmp/x"}), ("Write", {"path": "/tmp/x"}),
-    ("Write", {"file_path": "/tmp/x", "path": "/etc/x"}), ("Write", {}), ("Edit", {"file_path": "/tmp/x", "more_files": ["/etc/x"]}),
-    ("MultiEdit", {"edits": [{"file_path": "/tmp/x"}]}), ("Write", None),
-])
+@pytest.mark.parametrize(
+    ("tool", "fields"),
+    [
+        ("NotebookEdit", {"file_path": "/tmp/x", "new_source": ""}),
+        ("NotebookEdit", {"file_path": "/tmp/x", "notebook_path": "/etc/x"}),
+        ("NotebookEdit", {"file_path": "/tmp/x", "notebook_path": "/tmp/x"}),
+        ("Write", {"notebook_path": "/tmp/x"}),
+        ("Write", {"path": "/tmp/x"}),
+        ("Write", {"file_path": "/tmp/x", "path": "/etc/x"}),
+        ("Write", {}),
+        ("Edit", {"file_path": "/tmp/x", "more_files": ["/etc/x"]}),
+        ("MultiEdit", {"edits": [{"file_path": "/tmp/x"}]}),
+        ("Write", None),
+    ],
+)
 def test_the_field_that_names_the_file(tool: str, fields: dict[str, object]) -> None:
     assert classify(tool, fields) == "gated"
 
 
 def test_links_are_followed(house: House) -> None:
     (house.outside / "file").write_text("x")
-    links = {"out": house.outside, "in": house.repo, "loop": house.repo / "loop", "file": house.outside / "file", "gone": house.outside / "gone"}
+    links = {
+        "out": house.outside,
+        "in": house.repo,
+        "loop": house.repo / "loop",
+        "file": house.outside / "file",
+        "gone": house.outside / "gone",
+    }
     for name, target in links.items():
         (house.repo / name).symlink_to(target)
     (house.repo / "git").symlink_to(house.repo / ".git")
-    wanted = {"out/x": "gated", "out/new/x": "gated", "file": "gated", "gone": "gated", "in/a.txt": "green", "in/in/new": "green", "git/config": "gated",
-              "loop/x": "gated"}
+    wanted = {
+        "out/x": "gated",
+        "out/new/x": "gated",
+        "file": "gated",
+        "gone": "gated",
+        "in/a.txt": "green",
+        "in/in/new": "green",
+        "git/config": "gated",
+        "loop/x": "gated",
+    }
     assert {name: house.write(house.repo / name) for name in wanted} == wanted
 
 
@@ -103,7 +157,9 @@ def test_a_zone_that_is_a_link(house: House) -> None:
         elsewhere.rmdir()
 
 
-@pytest.mark.parametrize("target", ["/", "/etc", "/usr/share", "/var/lib", "{home}", "{home}/..", "{home}/.config", "{home}/.local/share"])
+@pytest.mark.parametrize(
+    "target", ["/", "/etc", "/usr/share", "/var/lib", "{home}", "{home}/..", "{home}/.config", "{home}/.local/share"]
+)
 def test_a_zone_that_leads_where_nothing_may_be_written(target: str, house: House) -> None:
     real = target.format(home=house.home)
     os.makedirs(real, exist_ok=True)
@@ -135,17 +191,26 @@ def test_home_unset_is_the_passwd_one(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_helper_and_settings_stay_guarded_in_the_zone(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENT_TOOLS_DIR", str(house.projects / "tools"))
     monkeypatch.setenv("SLACK_GATE_HOME", str(house.projects / "gate"))
-    assert house.write(house.projects / "tools" / "gh-issue" / "gh_issue.py") == house.write(house.projects / "gate" / "x") == "gated"
+    assert (
+        house.write(house.projects / "tools" / "gh-issue" / "gh_issue.py")
+        == house.write(house.projects / "gate" / "x")
+        == "gated"
+    )
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(), lambda x: st.lists(x) | st.dictionaries(st.text(), x), max_leaves=8
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
+    lambda x: st.lists(x) | st.dictionaries(st.text(), x),
+    max_leaves=8,
 )
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.sampled_from(["Bash", "Write", "Edit", "NotebookEdit", "Read"]) | JSON, JSON | st.dictionaries(
-    st.sampled_from(["command", "file_path", "notebook_path", "timeout", "description"]), JSON), st.none() | JSON)
+@given(
+    st.sampled_from(["Bash", "Write", "Edit", "NotebookEdit", "Read"]) | JSON,
+    JSON | st.dictionaries(st.sampled_from(["command", "file_path", "notebook_path", "timeout", "description"]), JSON),
+    st.none() | JSON,
+)
 def test_nothing_raises(tool: object, fields: object, cwd: object) -> None:
     assert explain(tool, fields, cwd).verdict in ("ungated", "green", "gated")  # type: ignore[arg-type]
 
@@ -159,8 +224,22 @@ class Word(str):
     __slots__ = ()
 
 
-@pytest.mark.parametrize("fields", [Trap(command="sbox ls"), {"command": Word("sbox ls")}, [], "sbox ls", 7, {7: "x"}, {"command": "sbox ls", 7: 8},
-                                    {"command": None}, {"command": ["sbox", "ls"]}, {"command": b"sbox ls"}], ids=repr)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        Trap(command="sbox ls"),
+        {"command": Word("sbox ls")},
+        [],
+        "sbox ls",
+        7,
+        {7: "x"},
+        {"command": "sbox ls", 7: 8},
+        {"command": None},
+        {"command": ["sbox", "ls"]},
+        {"command": b"sbox ls"},
+    ],
+    ids=repr,
+)
 def test_odd_calls_are_gated(fields: object) -> None:
     assert classify("Bash", fields) == "gated"  # type: ignore[arg-type]
 

@@ -6,7 +6,7 @@ import pytest
 
 from cage.cage_policy import base_tokens, covers, is_project_runner, key_of, keys, read
 
-from .conftest import House, evil_fsmonitor
+from .conftest import House, entries, evil_fsmonitor
 
 KEYS = {  # text: the keys, words joined by a blank
     "touch x && chmod +x y": ["touch", "chmod"],
@@ -72,7 +72,7 @@ KEYS = {  # text: the keys, words joined by a blank
     "ls; pwd || true": ["ls", "pwd", "true"],
     "npm run test 2>&1": ["npm run test"],
     "npm run test >/dev/null 2>&1": ["npm run test"],
-    "git sta\"\"tus": ["git status"],
+    'git sta""tus': ["git status"],
     "g''it 'status'": ["git status"],
     "sed -n 1,20p a": ["sed"],
     "sed -n '5p;7,$p' a b": ["sed"],
@@ -94,66 +94,108 @@ KEYS = {  # text: the keys, words joined by a blank
 def test_the_key_is_what_is_run(text: str) -> None:
     assert base_tokens(text) == KEYS[text]
     segments = read(text) or []
-    assert [covers(key, segment.argv) for key, segment in zip(keys(text), segments, strict=True)] == [True] * len(segments)
+    assert [covers(key, segment.argv) for key, segment in zip(keys(text), segments, strict=True)] == [True] * len(
+        segments
+    )
 
 
 NO_KEY = {
-    "shells": "sh -c x; bash -lc 'a b'; /bin/bash x; /bin/zsh -lc whoami; dash x; fish -c x; busybox sh; bash; pwsh -c x; ksh93 x; bash5 x; BASH x",
-    "carriers": "timeout 30 npm test; nohup x; nice -n 5 x; stdbuf -o0 x; env A=b x; env x; xargs x; command x; builtin x; exec x; time x; setsid x; watch x"
-    "; sudo x; doas x; su x; ssh host x; parallel x; flock f x; strace x; npx x; pipx run x; uvx x; uv run x; uv tool run x; docker run x; docker exec a x"
-    "; podman run x; docker compose run a; docker compose exec a b; kubectl exec p x; poetry run x; pipenv run x; conda run x; bundle exec x; mise exec x"
-    "; find . -exec x {} +; find . -delete; find . -execdir x; find . -ok x; fd -x rm; fd . -X rm; awk '{print}'; gawk x; tar xf a; vim x; less x; man x"
-    "; npm exec x; npm x y; npm init foo; yarn dlx x; pnpm dlx x; pnpm exec x; yarn node x; bun x y; go tool x; deno run x; foo exec x; foo run x; foo -c x"
-    "; tsx x; nodemon x; tmux new x; screen x; script -c x; gdb x; at now; crontab x; rsync a b; scp a b; nc x 1; socat a b; psql -c x; ip netns exec a b"
-    "; dart run x; dotnet run; systemd-run x; sqlite3 a; emacs x; perf stat x; bwrap x; unshare x; cmake -E env x; cmake -P x; gcloud compute ssh x",
-    "builtins that change what follows": "export A=b; declare -x A=b; typeset A; readonly A=b; set -e; unset A; alias a=b; source x; . x; eval x; trap x EXIT"
-    "; hash -p a b; enable -f a b; local a; pushd x; let a=1; read a; mapfile a; test -v x; ulimit x; umask 0; shopt -s x; printf -v a b; exit 1; cd; cd -; cd -P x"
-    "; cd a b; fc x; bind x; wait; coproc x",
-    "interpreters": "python3 a.py; python3 ./a.py; python3 -c x; python3; python3 -; python -i; node a.js; node -e x; ruby a.rb; perl -e x; perl a; php a; lua a"
-    "; python3 /tmp/a.py; python3 ~/projects/a.py; python3 -m http.server; python3 -m evil; java -jar a.jar; Rscript a; python3.12 a.py; bun a.ts; deno a.ts -x",
-    "programs by path in writable or unknown places": "./x; ./gradlew build; ../x; bin/x; /tmp/x; ~/projects/x; ~/projects/app/node_modules/.bin/tsc; /tmp/git status"
-    "; ./make x; /usr/bin/git status; /usr/bin/make x; /usr/bin/env x; /bin/rm x",
-    "never remembered": "rm x; rm -rf x; dd if=a of=b; mkfs.ext4 x; mkfs x; shutdown now; reboot; halt; poweroff; shred x; git reset --hard; git reset --hard HEAD"
-    "; git clean -fd; git push --force; git push -f; git push origin +main; git push origin :main; git push --delete origin x; git push --mirror; git push -d origin x"
-    "; git push --prune; git push --force-with-lease; git stash clear; wipefs x; rmdir x",
-    "git that runs other things or skips checks": "git commit --no-verify -m x; git commit -n -m x; git push --no-verify; git -c a=b commit -m x; git -C /srv push; git"
-    "; git --git-dir=/x push; git --no-pager log; git rebase -x y; git rebase -i x; git bisect run x; git submodule foreach x; git config a b; git config --list"
-    "; git log --output=F; git grep -O x; git fetch --upload-pack=x; git push ext::x; git push https://x/y; git push ./d; git push /x; git clone ext::x"
-    "; git clone ./x; git clone -c a=b https://x/y; git clone -u x https://x/y; git difftool; git st; git symbolic-ref HEAD x; git reflog expire; git ls-remote ./x",
-    "options that carry": "npm run --script-shell=x build; npm run build --script-shell=x; npm run build --script-sh x; npm --prefix x run build; npm run build -C x"
-    "; npm test --node-options=x; cargo build --config x; cargo --config x build; cargo +nightly build; cargo build -Zx; go build -toolexec=x; go test -exec x"
-    "; go test --exec=x; go vet -vettool=x; go run example.com/x@latest -exec y; make -f x; make -C x; make SHELL=x; make --eval=x; make build CC=x; make -fx"
-    "; make 'a b'; sort -o x a; sort -ox a; sort --output=x a; sort --out x; sort --compress-prog=x; sort -uo x; rg --pre x y; rg --pre=x y; rg --hostname-bin x; uniq a b"
-    "; hostname x; curl -K x; curl -sKx y; curl --config x; wget --use-askpass=x; date -s x; date --set=x; ss -K; kubectl get --kubeconfig=x; helm --post-renderer x install"
-    "; helm install --post-renderer=x; terraform -chdir=x plan; terraform plan -chdir=x; mvn test -Dx=y; gradle build -I x; gh -R x pr view; docker -H x ps"
-    "; docker compose -f x up; docker-compose -f x up; pip install --target x; just -f x y; just --justfile x; kubectl -n x get; foo --exec x; foo --pager=x; sed -i s/a/b/ x"
-    "; sed -n 1e x; sed s/a/b/ x; sed -n '1,2w f' x; sed -n 1p -i x; sed -f x y; sed -n; rake -r x; yarn --cwd x build; npm run -w x; npm run '' x; npm run 'a b'",
-    "hosts in disguise": "curl https://xn--80ak6aa92e.com; curl xn--a.com; curl 'https://еxample.com/x'; curl 'еxample.com'; wget https://a%2eb/x; gh api 'https://ａ.com'"
-    "; foo 'https://еxample.com'; curl 'https://a\\b/x'; ping 'еxample.com'",
-    "not read exactly": "npm run $X; npm run $(cat n); npm run `x`; A=b npm test; PATH=/tmp/x npm test; npm test > out; npm test & x; npm test |& cat; for d in a; do rm x; done"
-    "; do rm -rf x; GH_TOKEN=x gh api user; ls *; {git,push}; npm test # x; $SUB; rm$IFS-rf; ! ls; [[ a ]]; if x; echo \"$(git rev-parse HEAD)\"; npm run test 2>&1 > ~/.bashrc",
-    "one part that must not be": "ls && rm x; ls;bash x; ls | xargs rm; npm test && ./x; touch x && export A=b; cd /x && git push; git status && cd /x; curl x | sh",
+    "shells": """sh -c x; bash -lc 'a b'; /bin/bash x; /bin/zsh -lc whoami; dash x; fish -c x; busybox sh; bash
+        pwsh -c x; ksh93 x; bash5 x; BASH x""",
+    "carriers": """timeout 30 npm test; nohup x; nice -n 5 x; stdbuf -o0 x; env A=b x; env x; xargs x; command x
+        builtin x; exec x; time x; setsid x; watch x; sudo x; doas x; su x; ssh host x; parallel x; flock f x
+        strace x; npx x; pipx run x; uvx x; uv run x; uv tool run x; docker run x; docker exec a x; podman run x
+        docker compose run a; docker compose exec a b; kubectl exec p x; poetry run x; pipenv run x; conda run x
+        bundle exec x; mise exec x; find . -exec x {} +; find . -delete; find . -execdir x; find . -ok x; fd -x rm
+        fd . -X rm; awk '{print}'; gawk x; tar xf a; vim x; less x; man x; npm exec x; npm x y; npm init foo
+        yarn dlx x; pnpm dlx x; pnpm exec x; yarn node x; bun x y; go tool x; deno run x; foo exec x; foo run x
+        foo -c x; tsx x; nodemon x; tmux new x; screen x; script -c x; gdb x; at now; crontab x; rsync a b; scp a b
+        nc x 1; socat a b; psql -c x; ip netns exec a b; dart run x; dotnet run; systemd-run x; sqlite3 a; emacs x
+        perf stat x; bwrap x; unshare x; cmake -E env x; cmake -P x; gcloud compute ssh x""",
+    "builtins that change what follows": """export A=b; declare -x A=b; typeset A; readonly A=b; set -e; unset A
+        alias a=b; source x; . x; eval x; trap x EXIT; hash -p a b; enable -f a b; local a; pushd x; let a=1; read a
+        mapfile a; test -v x; ulimit x; umask 0; shopt -s x; printf -v a b; exit 1; cd; cd -; cd -P x; cd a b; fc x
+        bind x; wait; coproc x""",
+    "interpreters": """python3 a.py; python3 ./a.py; python3 -c x; python3; python3 -; python -i; node a.js
+        node -e x; ruby a.rb; perl -e x; perl a; php a; lua a; python3 /tmp/a.py; python3 ~/projects/a.py
+        python3 -m http.server; python3 -m evil; java -jar a.jar; Rscript a; python3.12 a.py; bun a.ts; deno a.ts -x""",
+    "programs by path in writable or unknown places": """./x; ./gradlew build; ../x; bin/x; /tmp/x; ~/projects/x
+        ~/projects/app/node_modules/.bin/tsc; /tmp/git status; ./make x; /usr/bin/git status; /usr/bin/make x
+        /usr/bin/env x; /bin/rm x""",
+    "never remembered": """rm x; rm -rf x; dd if=a of=b; mkfs.ext4 x; mkfs x; shutdown now; reboot; halt; poweroff
+        shred x; git reset --hard; git reset --hard HEAD; git clean -fd; git push --force; git push -f
+        git push origin +main; git push origin :main; git push --delete origin x; git push --mirror
+        git push -d origin x; git push --prune; git push --force-with-lease; git stash clear; wipefs x; rmdir x""",
+    "git that runs other things or skips checks": """git commit --no-verify -m x; git commit -n -m x
+        git push --no-verify; git -c a=b commit -m x; git -C /srv push; git; git --git-dir=/x push
+        git --no-pager log; git rebase -x y; git rebase -i x; git bisect run x; git submodule foreach x
+        git config a b; git config --list; git log --output=F; git grep -O x; git fetch --upload-pack=x
+        git push ext::x; git push https://x/y; git push ./d; git push /x; git clone ext::x; git clone ./x
+        git clone -c a=b https://x/y; git clone -u x https://x/y; git difftool; git st; git symbolic-ref HEAD x
+        git reflog expire; git ls-remote ./x""",
+    "options that carry": """npm run --script-shell=x build; npm run build --script-shell=x
+        npm run build --script-sh x; npm --prefix x run build; npm run build -C x; npm test --node-options=x
+        cargo build --config x; cargo --config x build; cargo +nightly build; cargo build -Zx; go build -toolexec=x
+        go test -exec x; go test --exec=x; go vet -vettool=x; go run example.com/x@latest -exec y; make -f x
+        make -C x; make SHELL=x; make --eval=x; make build CC=x; make -fx; make 'a b'; sort -o x a; sort -ox a
+        sort --output=x a; sort --out x; sort --compress-prog=x; sort -uo x; rg --pre x y; rg --pre=x y
+        rg --hostname-bin x; uniq a b; hostname x; curl -K x; curl -sKx y; curl --config x; wget --use-askpass=x
+        date -s x; date --set=x; ss -K; kubectl get --kubeconfig=x; helm --post-renderer x install
+        helm install --post-renderer=x; terraform -chdir=x plan; terraform plan -chdir=x; mvn test -Dx=y
+        gradle build -I x; gh -R x pr view; docker -H x ps; docker compose -f x up; docker-compose -f x up
+        pip install --target x; just -f x y; just --justfile x; kubectl -n x get; foo --exec x; foo --pager=x
+        sed -i s/a/b/ x; sed -n 1e x; sed s/a/b/ x; sed -n '1,2w f' x; sed -n 1p -i x; sed -f x y; sed -n; rake -r x
+        yarn --cwd x build; npm run -w x; npm run '' x; npm run 'a b'""",
+    "hosts in disguise": """curl https://xn--80ak6aa92e.com; curl xn--a.com; curl 'https://еxample.com/x'
+        curl 'еxample.com'; wget https://a%2eb/x; gh api 'https://ａ.com'; foo 'https://еxample.com'
+        curl 'https://a\\b/x'; ping 'еxample.com'""",
+    "not read exactly": """npm run $X; npm run $(cat n); npm run `x`; A=b npm test; PATH=/tmp/x npm test
+        npm test > out; npm test & x; npm test |& cat; for d in a; do rm x; done; do rm -rf x; GH_TOKEN=x gh api user
+        ls *; {git,push}; npm test # x; $SUB; rm$IFS-rf; ! ls; [[ a ]]; if x; echo "$(git rev-parse HEAD)"
+        npm run test 2>&1 > ~/.bashrc""",
+    "one part that must not be": """ls && rm x; ls;bash x; ls | xargs rm; npm test && ./x; touch x && export A=b
+        cd /x && git push; git status && cd /x; curl x | sh""",
 }
 
 
 @pytest.mark.parametrize("kind", NO_KEY)
 def test_what_is_never_remembered(kind: str, house: House) -> None:
-    lines = [line.strip() for line in NO_KEY[kind].split("; ")]
-    assert [(line, base_tokens(line)) for line in lines if base_tokens(line)] == []
+    assert [(line, base_tokens(line)) for line in entries(NO_KEY[kind]) if base_tokens(line)] == []
 
 
-@pytest.mark.parametrize("text", ["git log\ntouch x", "# git log\ntouch x", "", "npm test\n", "a" * 200_000, "x" * 300, "é"])
+@pytest.mark.parametrize(
+    "text", ["git log\ntouch x", "# git log\ntouch x", "", "npm test\n", "a" * 200_000, "x" * 300, "é"]
+)
 def test_no_key_for_text_that_is_not_one_line_of_words(text: str) -> None:
     assert keys(text) == []
 
 
-@pytest.mark.parametrize(("key", "text"), [
-    (("git", "push"), "git push --force"), (("git", "push"), "git push origin +main"), (("git", "commit"), "git commit --no-verify -m x"),
-    (("git",), "git status"), (("git", "status"), "git"), (("npm", "run", "test"), "npm run test:unit"), (("npm", "run", "test"), "npm run tests"),
-    (("npm", "run", "test:*"), "npm run test:deploy"), (("npm run test",), "npm run test"), (("npm", "run", "a"), "npm run a b".replace("a b", "'a b'")),
-    (("make",), "make deploy"), (("make", "a"), "make a b"), (("ls",), "/bin/ls"), (("ls",), "LS"), (("rm",), "rm x"), (("bash",), "bash"), ((), "ls"),
-    (("npm", "test"), "npm 'test '"), (("python3", "a.py"), "python3 a.py"), (("*",), "ls"), (("sbox",), "sbox --bind / / sh"),
-])
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (("git", "push"), "git push --force"),
+        (("git", "push"), "git push origin +main"),
+        (("git", "commit"), "git commit --no-verify -m x"),
+        (("git",), "git status"),
+        (("git", "status"), "git"),
+        (("npm", "run", "test"), "npm run test:unit"),
+        (("npm", "run", "test"), "npm run tests"),
+        (("npm", "run", "test:*"), "npm run test:deploy"),
+        (("npm run test",), "npm run test"),
+        (("npm", "run", "a"), "npm run a b".replace("a b", "'a b'")),
+        (("make",), "make deploy"),
+        (("make", "a"), "make a b"),
+        (("ls",), "/bin/ls"),
+        (("ls",), "LS"),
+        (("rm",), "rm x"),
+        (("bash",), "bash"),
+        ((), "ls"),
+        (("npm", "test"), "npm 'test '"),
+        (("python3", "a.py"), "python3 a.py"),
+        (("*",), "ls"),
+        (("sbox",), "sbox --bind / / sh"),
+    ],
+)
 def test_a_key_covers_nothing_else(key: tuple[str, ...], text: str) -> None:
     (segment,) = read(text) or ()
     assert not covers(key, segment.argv)
@@ -164,17 +206,19 @@ def test_a_key_covers_no_empty_words() -> None:
     assert key_of(("",)) is None
 
 
-RUNNERS = """make x; npm test; npm run build; pnpm build; yarn x; bun run x; pytest; cargo test; go run ./x; go test ./...; go generate; tox; nox; gradle build
-mvn test; just x; rake x; python3 -m pytest; docker compose up; docker build .; /usr/bin/make x; jest; eslint .; terraform plan; pip install ."""
-NO_RUNNERS = "ls; touch x; grep x; docker ps; go mod tidy; curl x; gh pr view; kubectl get pods; python3 /usr/lib/x.py; sbox x; go; docker"
+RUNNERS = """make x; npm test; npm run build; pnpm build; yarn x; bun run x; pytest; cargo test; go run ./x; go test ./...
+    go generate; tox; nox; gradle build; mvn test; just x; rake x; python3 -m pytest; docker compose up
+    docker build .; /usr/bin/make x; jest; eslint .; terraform plan; pip install ."""
+NO_RUNNERS = """ls; touch x; grep x; docker ps; go mod tidy; curl x; gh pr view; kubectl get pods; sbox x; go
+    docker; python3 /usr/lib/x.py"""
 
 
 def test_programs_that_run_project_code() -> None:
     def runs(text: str) -> bool:
         return is_project_runner(tuple(text.split()))
 
-    assert [text for text in RUNNERS.replace("\n", "; ").split("; ") if not runs(text)] == []
-    assert [text for text in NO_RUNNERS.split("; ") if runs(text)] == []
+    assert [text for text in entries(RUNNERS) if not runs(text)] == []
+    assert [text for text in entries(NO_RUNNERS) if runs(text)] == []
 
 
 def test_git_runs_project_code_where_caged_code_can_write(house: House) -> None:

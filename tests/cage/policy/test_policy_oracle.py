@@ -21,20 +21,110 @@ from cage.cage_policy import Segment, read, shown
 # The handler runs for every word that is no program; builtins are switched off, so every simple command ends here.
 SETUP = r"""
 command_not_found_handle() { /usr/bin/printf '%s\0' "$#" "$@" >&"$RECORD"; [[ $ANSWER == ok ]]; }
-enable -n . : [ alias bg bind break builtin caller cd command compgen complete compopt continue declare dirs disown echo eval \
-  exec exit export false fc fg getopts hash help history jobs kill let local logout mapfile popd printf pushd pwd read \
-  readarray readonly return set shift shopt source suspend test times trap true type typeset ulimit umask unalias unset wait enable
+enable -n . : [ alias bg bind break builtin caller cd command compgen complete compopt continue declare dirs disown \
+  echo eval exec exit export false fc fg getopts hash help history jobs kill let local logout mapfile popd printf \
+  pushd pwd read readarray readonly return set shift shopt source suspend test times trap true type typeset ulimit \
+  umask unalias unset wait enable
 """
-PLAIN = ["a", "bc", "git", "x-y", "--opt=v", "a=b", "HEAD~1", "HEAD^", "a.b", "@{u}", "s@{0}", "{}", "1", "2", "a#b", "%1", "+x", "-"]
-QUOTED = ["'a b'", '"c d"', "''", '""', "e\\ f", "'it\"s'", '"it\'s"', "'$HOME `x` *'", '"\\$x \\" \\\\ \\n"', "\\#", "\\~", "'\n'", "'é☕'"]
+PLAIN = [
+    "a",
+    "bc",
+    "git",
+    "x-y",
+    "--opt=v",
+    "a=b",
+    "HEAD~1",
+    "HEAD^",
+    "a.b",
+    "@{u}",
+    "s@{0}",
+    "{}",
+    "1",
+    "2",
+    "a#b",
+    "%1",
+    "+x",
+    "-",
+]
+QUOTED = [
+    "'a b'",
+    '"c d"',
+    "''",
+    '""',
+    "e\\ f",
+    "'it\"s'",
+    '"it\'s"',
+    "'$HOME `x` *'",
+    '"\\$x \\" \\\\ \\n"',
+    "\\#",
+    "\\~",
+    "'\n'",
+    "'é☕'",
+]
 TAIL = ["", "", "", "", "''", '"q"', "\\'", "x", "~", "#", "2", "{a}", "=", "'#'", "~/x"]
 HOSTILE = [
-    "$HOME", "$(id)", "`id`", "*", "?", "[a]", "{a,b}", "{1..3}", "~root", "#", "# c", "\n", "\\\n", "\r", "\x01", "é", "\u00a0",
-    "'", '"', "\\", "$'x'", '$"x"', "!", "a=~/x", "~+", "<x", ">y", ">|z", ">&٣", "<<E", "&", "|&", "(", ")", ";;", "<(a)", "if",
-    "then", "time", "[[", "A=b", "!x", "=ls", "{fd}>/dev/null", "3>/dev/null", ">/dev/nullx", ">'/dev/null'x", "coproc", '"a$b"',
+    "$HOME",
+    "$(id)",
+    "`id`",
+    "*",
+    "?",
+    "[a]",
+    "{a,b}",
+    "{1..3}",
+    "~root",
+    "#",
+    "# c",
+    "\n",
+    "\\\n",
+    "\r",
+    "\x01",
+    "é",
+    "\u00a0",
+    "'",
+    '"',
+    "\\",
+    "$'x'",
+    '$"x"',
+    "!",
+    "a=~/x",
+    "~+",
+    "<x",
+    ">y",
+    ">|z",
+    ">&٣",
+    "<<E",
+    "&",
+    "|&",
+    "(",
+    ")",
+    ";;",
+    "<(a)",
+    "if",
+    "then",
+    "time",
+    "[[",
+    "A=b",
+    "!x",
+    "=ls",
+    "{fd}>/dev/null",
+    "3>/dev/null",
+    ">/dev/nullx",
+    ">'/dev/null'x",
+    "coproc",
+    '"a$b"',
 ]
 REDIRECTS = [
-    "2>/dev/null", ">/dev/null", "2>&1", ">&2", "1>&2", "&>/dev/null", "</dev/null", "2> /dev/null", ">>/dev/null", ">&1", "2>>/dev/null",
+    "2>/dev/null",
+    ">/dev/null",
+    "2>&1",
+    ">&2",
+    "1>&2",
+    "&>/dev/null",
+    "</dev/null",
+    "2> /dev/null",
+    ">>/dev/null",
+    ">&1",
+    "2>>/dev/null",
 ]
 SEPARATORS = ["&&", "||", ";", "|", " && ", " || ", " ; ", " | ", "&& ", "\t;\t"]
 BLANKS = [" ", " ", " ", "  ", "\t"]
@@ -64,8 +154,14 @@ def runs(text: str, answer: str, where: Path) -> list[tuple[str, ...]]:
         env = {"PATH": "/nonexistent", "HOME": str(where), "BASH_ENV": str(where / "setup"), "ANSWER": answer}
         env |= {"LC_ALL": "C.UTF-8", "RECORD": str(record.fileno())}
         subprocess.run(
-            ["/bin/bash", "-c", text], cwd=where / "empty", env=env, pass_fds=[record.fileno()], timeout=20,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            ["/bin/bash", "-c", text],
+            cwd=where / "empty",
+            env=env,
+            pass_fds=[record.fileno()],
+            timeout=20,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         record.seek(0)
         fields = iter(record.read().decode().split("\0")[:-1])
@@ -120,7 +216,11 @@ def test_bash_agrees_on_any_short_text(place: Path, text: str) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.just("\n"), max_size=8), min_size=1, max_size=4))
+@given(
+    st.lists(
+        st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.just("\n"), max_size=8), min_size=1, max_size=4
+    )
+)
 def test_what_is_shown_reads_back(words: list[str]) -> None:
     words[0] = "x" + words[0].replace("=", "")
     assert read(shown(tuple(words))) == [Segment(tuple(words))]

@@ -1,4 +1,4 @@
-"""Real git in planted repositories: where a plant can act, nothing is green; what is green runs nothing and writes nothing outside.
+"""Real git in planted repositories: what is green there runs nothing and writes nothing outside.
 
 Each plant is first shown to work: its trigger, run by plain git, must leave a mark. Then every green command is run.
 """
@@ -16,19 +16,75 @@ import pytest
 from .conftest import SYSTEM_PATH, House, git, make_repository
 
 COMMANDS = [  # every kind of green git, with options that make it look at more
-    "git status", "git status -s -uall --ignored", "git diff", "git diff HEAD", "git diff --cached --stat", "git diff main other",
-    "git log -p -3", "git log --oneline --graph --all --stat", "git show HEAD", "git show other:a.txt", "git blame a.txt",
-    "git grep -n a", "git ls-files -m -o --exclude-standard", "git describe --always --dirty", "git stash list",
-    "git rev-parse HEAD", "git cat-file -p HEAD", "git for-each-ref", "git config --list", "git remote -v", "git reflog",
-    "git check-ignore a.txt", "git merge-base main other", "git worktree list", "git diff-tree -p main other",
-    "git add -A", "git add a.txt d", "git commit -m x", "git commit -a -m x", "git commit --amend --no-edit", "git commit",
-    "git commit -m x --trailer a=1", "git branch", "git branch new", "git branch -D other", "git branch -m main trunk", "git tag v1",
-    "git tag -a v2 -m x", "git checkout other", "git checkout -b new", "git checkout -- .", "git checkout other -- .",
-    "git switch other", "git restore .", "git restore --staged .", "git reset", "git reset --hard", "git reset --hard other",
-    "git stash", "git stash -u", "git stash && git stash pop", "git merge other -m x", "git rebase other", "git cherry-pick other",
-    "git revert HEAD --no-edit", "git add -A && git commit -m x && git status", "git checkout other && git status && git diff",
-    "git -C d status", "git -C . log -1", "git fetch", "git fetch origin", "git fetch --all", "git pull", "git pull --rebase origin main",
-    "git push", "git push origin main", "git push -u origin HEAD", "git ls-remote origin", "git checkout other && git -C d status",
+    "git status",
+    "git status -s -uall --ignored",
+    "git diff",
+    "git diff HEAD",
+    "git diff --cached --stat",
+    "git diff main other",
+    "git log -p -3",
+    "git log --oneline --graph --all --stat",
+    "git show HEAD",
+    "git show other:a.txt",
+    "git blame a.txt",
+    "git grep -n a",
+    "git ls-files -m -o --exclude-standard",
+    "git describe --always --dirty",
+    "git stash list",
+    "git rev-parse HEAD",
+    "git cat-file -p HEAD",
+    "git for-each-ref",
+    "git config --list",
+    "git remote -v",
+    "git reflog",
+    "git check-ignore a.txt",
+    "git merge-base main other",
+    "git worktree list",
+    "git diff-tree -p main other",
+    "git add -A",
+    "git add a.txt d",
+    "git commit -m x",
+    "git commit -a -m x",
+    "git commit --amend --no-edit",
+    "git commit",
+    "git commit -m x --trailer a=1",
+    "git branch",
+    "git branch new",
+    "git branch -D other",
+    "git branch -m main trunk",
+    "git tag v1",
+    "git tag -a v2 -m x",
+    "git checkout other",
+    "git checkout -b new",
+    "git checkout -- .",
+    "git checkout other -- .",
+    "git switch other",
+    "git restore .",
+    "git restore --staged .",
+    "git reset",
+    "git reset --hard",
+    "git reset --hard other",
+    "git stash",
+    "git stash -u",
+    "git stash && git stash pop",
+    "git merge other -m x",
+    "git rebase other",
+    "git cherry-pick other",
+    "git revert HEAD --no-edit",
+    "git add -A && git commit -m x && git status",
+    "git checkout other && git status && git diff",
+    "git -C d status",
+    "git -C . log -1",
+    "git fetch",
+    "git fetch origin",
+    "git fetch --all",
+    "git pull",
+    "git pull --rebase origin main",
+    "git push",
+    "git push origin main",
+    "git push -u origin HEAD",
+    "git ls-remote origin",
+    "git checkout other && git -C d status",
 ]
 
 
@@ -41,13 +97,13 @@ class Plant:
 
 def payload(house: House) -> str:
     script = house.projects / "evil.sh"
-    script.write_text(f"#!/bin/sh\necho \"$0 $*\" >> {house.home}/mark\ntimeout 0.2 cat\n")
+    script.write_text(f'#!/bin/sh\necho "$0 $*" >> {house.home}/mark\ntimeout 0.2 cat\n')
     script.chmod(0o755)
     return str(script)
 
 
 def config(*pairs: str, change: str = "", attributes: str = "") -> Callable[[House], None]:
-    """Local configuration, EVIL standing for the payload; `change` is written to a.txt; attributes to .gitattributes."""
+    """Local configuration, EVIL standing for the payload; `change` goes to a.txt, `attributes` to .gitattributes."""
 
     def plant(house: House) -> None:
         evil = payload(house)
@@ -155,6 +211,36 @@ def submodule_on_branch(house: House) -> None:
     git(house.repo, "symbolic-ref", "HEAD", "refs/heads/main")
 
 
+def submodule_by_link(house: House) -> None:
+    submodule_in_index(house)
+    (house.repo / "sub").rename(house.projects / "elsewhere")
+    (house.repo / "sub").symlink_to(house.projects / "elsewhere")
+
+
+def module_not_checked_out(house: House) -> None:
+    """What a fetch brings names a submodule whose git directory lies ready; here the remote is a planted directory."""
+    up = house.projects / "up"
+    make_repository(up)
+    git(house.repo, "config", "remote.origin.url", str(up))
+    git(house.repo, "fetch", "-q", "origin")
+    git(house.repo, "reset", "-q", "--hard", "origin/main")
+    module = house.repo / ".git" / "modules" / "deep" / "evil"
+    inner = make_repository(house.projects / "elsewhere")
+    (up / ".gitmodules").write_text('[submodule "deep/evil"]\n\tpath = sub\n\turl = ../elsewhere\n')
+    shutil.copytree(inner, up / "sub")
+    git(up, "add", ".")
+    git(up, "commit", "-q", "-m", "sub")
+    module.parent.mkdir(parents=True)
+    (inner / ".git").rename(module)
+    git(module, "update-ref", "-d", "HEAD")
+    for file in (module / "objects").glob("??/*"):
+        file.unlink()
+    git(module, "config", "remote.origin.url", ".")
+    git(module, "config", "remote.origin.uploadpack", payload(house))
+    git(house.repo, "config", "submodule.deep/evil.active", "true")
+    git(house.repo, "config", "submodule.deep/evil.url", "../elsewhere")
+
+
 def untracked_repository(house: House) -> None:
     evil_repository(house, house.repo / "sub")
 
@@ -194,22 +280,43 @@ def odd_config(text: str) -> Callable[[House], None]:
 
 SSH = "remote.origin.url=ssh://git@127.0.0.1/x.git"
 PLANTS = {
-    **{f"hook {name}": Plant(hook(name), trigger) for name, trigger in {
-        "pre-commit": "git commit --allow-empty -m x", "commit-msg": "git commit --allow-empty -m x",
-        "prepare-commit-msg": "git commit --allow-empty -m x", "post-commit": "git commit --allow-empty -m x",
-        "post-checkout": "git checkout -b new", "post-merge": "git merge other", "reference-transaction": "git branch new",
-        "post-index-change": "git add a.txt", "pre-rebase": "git rebase other", "post-rewrite": "git commit --amend --no-edit",
-    }.items()},
+    **{
+        f"hook {name}": Plant(hook(name), trigger)
+        for name, trigger in {
+            "pre-commit": "git commit --allow-empty -m x",
+            "commit-msg": "git commit --allow-empty -m x",
+            "prepare-commit-msg": "git commit --allow-empty -m x",
+            "post-commit": "git commit --allow-empty -m x",
+            "post-checkout": "git checkout -b new",
+            "post-merge": "git merge other",
+            "reference-transaction": "git branch new",
+            "post-index-change": "git add a.txt",
+            "pre-rebase": "git rebase other",
+            "post-rewrite": "git commit --amend --no-edit",
+        }.items()
+    },
     "fsmonitor": Plant(config("core.fsmonitor=EVIL"), "git status"),
-    "hooksPath": Plant(lambda house: (hook("pre-commit")(house), (house.repo / ".git" / "hooks").rename(house.repo / ".husky"),
-                                      git(house.repo, "config", "core.hooksPath", ".husky"))[0], "git commit --allow-empty -m x"),
+    "hooksPath": Plant(
+        lambda house: (
+            hook("pre-commit")(house),
+            (house.repo / ".git" / "hooks").rename(house.repo / ".husky"),
+            git(house.repo, "config", "core.hooksPath", ".husky"),
+        )[0],
+        "git commit --allow-empty -m x",
+    ),
     "diff.external": Plant(config("diff.external=EVIL", change="z\n"), "git diff"),
     "diff driver": Plant(config("diff.x.command=EVIL", change="z\n", attributes="*.txt diff=x\n"), "git diff"),
     "textconv": Plant(config("diff.x.textconv=EVIL", change="z\n", attributes="*.txt diff=x\n"), "git diff"),
     "filter clean": Plant(config("filter.x.clean=EVIL", change="z\n", attributes="*.txt filter=x\n"), "git add a.txt"),
-    "filter smudge": Plant(config("filter.x.smudge=EVIL", change="z\n", attributes="*.txt filter=x\n"), "git checkout -- a.txt"),
-    "filter named lfs": Plant(config("filter.lfs.clean=EVIL", change="z\n", attributes="*.txt filter=lfs\n"), "git add a.txt"),
-    "filter process": Plant(config("filter.x.process=EVIL", change="z\n", attributes="*.txt filter=x\n"), "git add a.txt"),
+    "filter smudge": Plant(
+        config("filter.x.smudge=EVIL", change="z\n", attributes="*.txt filter=x\n"), "git checkout -- a.txt"
+    ),
+    "filter named lfs": Plant(
+        config("filter.lfs.clean=EVIL", change="z\n", attributes="*.txt filter=lfs\n"), "git add a.txt"
+    ),
+    "filter process": Plant(
+        config("filter.x.process=EVIL", change="z\n", attributes="*.txt filter=x\n"), "git add a.txt"
+    ),
     "sshCommand": Plant(config(SSH, "core.sshCommand=EVIL"), "git fetch origin"),
     "uploadpack": Plant(config("remote.origin.url=.", "remote.origin.uploadpack=EVIL"), "git fetch origin"),
     "receivepack": Plant(config("remote.origin.url=.", "remote.origin.receivepack=EVIL"), "git push origin main"),
@@ -218,7 +325,9 @@ PLANTS = {
     "gpg.program": Plant(config("gpg.program=EVIL", "commit.gpgsign=true"), "git commit --allow-empty -m x"),
     "editor": Plant(config("core.editor=EVIL", change="z\n"), "git commit -a"),
     "trailer": Plant(config("trailer.a.cmd=EVIL"), "git commit --allow-empty -m x --trailer a=1"),
-    "credential helper": Plant(config("remote.origin.url=https://127.0.0.1:9/x", "credential.helper=!EVIL"), "git credential fill"),
+    "credential helper": Plant(
+        config("remote.origin.url=https://127.0.0.1:9/x", "credential.helper=!EVIL"), "git credential fill"
+    ),
     "proxy": Plant(config("remote.origin.url=git://127.0.0.1/x", "core.gitProxy=EVIL"), "git fetch origin"),
     "include.path": Plant(include, "git status"),
     "includeIf": Plant(include_if, "git status"),
@@ -233,13 +342,16 @@ PLANTS = {
     "submodule in an index of version 4": Plant(submodule_in_index_4, "git status"),
     "submodule in a split index": Plant(submodule_in_split_index, "git status"),
     "submodule on another branch": Plant(submodule_on_branch, "git checkout other"),
+    "submodule not checked out": Plant(module_not_checked_out, "git fetch origin"),
     "repository to be added": Plant(untracked_repository, "git add -A && git commit -m x && git status"),
     "remote in the zone": Plant(remote_in_zone, "git push origin main"),
     "remote of the old kind": Plant(old_remote, "git push origin"),
     "branch follows a path": Plant(branch_follows_path, "git push"),
     "section and key in other case": Plant(odd_config("[CoRe]\nFsMonitor=EVIL\n"), "git status"),
     "key behind a header": Plant(odd_config("[core] fsmonitor = EVIL\n"), "git status"),
-    "value over two lines": Plant(odd_config("[core]\n\tfs\\\n\n\tfsmonitor = \\\nEVIL\n".replace("fs\\\n\n", "")), "git status"),
+    "value over two lines": Plant(
+        odd_config("[core]\n\tfs\\\n\n\tfsmonitor = \\\nEVIL\n".replace("fs\\\n\n", "")), "git status"
+    ),
     "value in quotes": Plant(odd_config('[core]\n\tfsmonitor = "EVIL"\n'), "git status"),
     "carriage returns": Plant(odd_config("[core]\r\n\tfsmonitor = EVIL\r\n"), "git status"),
     "header with a comment": Plant(odd_config("[core] # x\nfsmonitor = EVIL # y\n"), "git status"),
@@ -249,9 +361,18 @@ PLANTS = {
 
 def run(command: str, cwd: Path, house: House, **env: str) -> None:
     who = {f"GIT_{who}_{what}": "dev@example.com" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    base = {"HOME": str(house.home), "PATH": SYSTEM_PATH, "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0", **who, **env}
+    base = {
+        "HOME": str(house.home),
+        "PATH": SYSTEM_PATH,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        **who,
+        **env,
+    }
     stdin = "protocol=https\nhost=127.0.0.1\n\n" if "credential" in command else ""
-    subprocess.run(["/bin/bash", "-c", command], cwd=cwd, env=base, input=stdin, text=True, capture_output=True, timeout=60)
+    subprocess.run(
+        ["/bin/bash", "-c", command], cwd=cwd, env=base, input=stdin, text=True, capture_output=True, timeout=60
+    )
 
 
 def other_branch(repo: Path) -> None:
@@ -312,9 +433,12 @@ OUTSIDE = {  # links that lead a write of git's outside the zone
     "message": lambda repo, out: link(repo / ".git" / "COMMIT_EDITMSG", out / "file"),
     "log": lambda repo, out: link(repo / ".git" / "logs" / "HEAD", out / "file"),
     "fetched": lambda repo, out: link(repo / ".git" / "FETCH_HEAD", out / "file"),
-    "objects": lambda repo, out: (repo / ".git" / "objects" / "pack").rmdir() or (repo / ".git" / "objects" / "pack").symlink_to(out),
+    "objects": lambda repo, out: (
+        (repo / ".git" / "objects" / "pack").rmdir() or (repo / ".git" / "objects" / "pack").symlink_to(out)
+    ),
     "configuration": lambda repo, out: (
-        shutil.move(repo / ".git" / "config", out / "config"), (repo / ".git" / "config").symlink_to(out / "config"),
+        shutil.move(repo / ".git" / "config", out / "config"),
+        (repo / ".git" / "config").symlink_to(out / "config"),
     ),
     "directory of the tree": lambda repo, out: (shutil.rmtree(repo / "d"), (repo / "d").symlink_to(out)),
     "file of the tree": lambda repo, out: link(repo / "a.txt", out / "file"),
@@ -332,6 +456,142 @@ def test_no_write_is_led_outside(name: str, house: House) -> None:
         on_a_copy(house, command, ".")
 
 
+def test_a_submodule_behind_a_link_is_asked(house: House) -> None:
+    """This version of git refuses it; older ones follow the link and run the submodule's fsmonitor."""
+    submodule_by_link(house)
+    assert house.bash("git status") == house.bash("git add -A") == "gated"
+
+
+def test_a_module_is_asked_whatever_the_remote(house: House) -> None:
+    module_not_checked_out(house)
+    git(house.repo, "config", "remote.origin.url", "https://127.0.0.1:9/acme/app.git")
+    assert house.bash("git fetch origin") == house.bash("git pull") == "gated"
+    assert house.bash("git log -1") == "green"
+
+
+def test_a_sparse_index_is_looked_through(house: House) -> None:
+    evil_repository(house, house.repo / "sub")
+    index = house.repo / ".git" / "index"
+    assert house.bash("git status") == "green"
+    index.write_bytes(index.read_bytes() + b"sdir\0\0\0\0")
+    assert house.bash("git status") == "gated"
+
+
+def test_an_index_of_a_file_as_long_as_a_submodule_mode(house: House) -> None:
+    """57344 is the mode of a submodule read as a size: it must not be taken for one, nor hide one."""
+    (house.repo / "a.txt").write_text("x" * 57344)
+    git(house.repo, "add", "a.txt")
+    evil_repository(house, house.repo / "sub")
+    assert house.bash("git status") == "green"
+    git(house.repo, "add", "sub")
+    assert house.bash("git status") == "gated"
+
+
+def test_no_index_yet(house: House) -> None:
+    (house.repo / ".git" / "index").unlink()
+    assert house.bash("git status") == "green"
+
+
+def test_sample_hooks_and_empty_leftovers_are_harmless(house: House) -> None:
+    for name in ("hooks", "branches"):
+        (house.repo / ".git" / name).mkdir(exist_ok=True)
+    (house.repo / ".git" / "hooks" / "pre-push.sample").write_text("")
+    assert house.bash("git push origin main") == "green"
+
+
+def test_a_program_of_the_own_settings_planted(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    (house.home / ".gitconfig").write_text(
+        "[core]\n\tpager = delta --dark\n[credential]\n\thelper = !gh auth git-credential\n"
+    )
+    (house.projects / "venv").mkdir()
+    monkeypatch.setenv("PATH", f"{house.projects}/venv:{SYSTEM_PATH}")
+    assert house.bash("git push origin main") == "green"
+    (house.projects / "venv" / "gh").write_text("")
+    assert house.bash("git push origin main") == "gated"
+
+
+def test_a_remote_that_is_no_address(house: House) -> None:
+    wanted = {
+        "https://example.com/a.git": "green",
+        "http://example.com/a": "green",
+        "ssh://git@example.com:22/a.git": "green",
+        "git://example.com/a": "green",
+        "git@github.com:acme/app.git": "green",
+        "git@github.com-work:acme/app": "green",
+        "https://user:token@example.com/a": "green",
+        "ssh://-oProxyCommand=x/a": "gated",
+        "git@-oProxyCommand:x": "gated",
+        "-o@example.com:x": "gated",
+        "git@example.com:-x": "gated",
+        "example.com:a": "gated",
+        "./a@b:c": "gated",
+        "/tmp/a@b:c": "gated",
+        "file:///srv/a": "gated",
+        "ext::sh -c x": "gated",
+        "../a": "gated",
+        "a": "gated",
+        "https://exämple.com/a": "gated",
+        "https://example.com:x/a": "gated",
+        "https:///a": "gated",
+        "fd::3": "gated",
+        "hg::https://x/y": "gated",
+        "git@example.com::a": "gated",
+        "": "gated",
+    }
+    got = {}
+    for url in wanted:
+        git(house.repo, "config", "remote.origin.url", url)
+        got[url] = house.bash("git fetch origin")
+    assert got == wanted
+    git(house.repo, "config", "remote.origin.url", "https://example.com/a")
+    git(house.repo, "config", "--add", "remote.origin.url", "/tmp/x")
+    assert house.bash("git push origin") == "gated"
+    git(house.repo, "config", "--unset-all", "remote.origin.url")
+    git(house.repo, "config", "--unset-all", "branch.main.remote")
+    assert house.bash("git fetch") == house.bash("git fetch origin") == "gated"
+
+
+def test_an_address_of_its_own_for_pushes(house: House) -> None:
+    git(house.repo, "config", "remote.origin.pushurl", "/tmp/x")
+    assert house.bash("git push origin main") == "gated"
+
+
+def test_a_worktree_file_that_leads_elsewhere(house: House) -> None:
+    make_repository(house.outside / "app")
+    shutil.rmtree(house.repo / ".git")
+    (house.repo / ".git").write_text(f"gitdir: {house.outside}/app/.git\n")
+    assert house.why("git status").rule == "the repository's .git points outside the green zone"
+    (house.projects / "odd").mkdir()
+    (house.projects / "odd" / "commondir").write_text("../other")
+    (house.repo / ".git").write_text(f"gitdir: {house.projects}/odd\n")
+    assert house.why("git status").rule == "the worktree's .git points to an odd place"
+
+
+def test_a_commondir_that_says_nothing(house: House) -> None:
+    (house.repo / ".git" / "commondir").write_text(".\n")
+    assert house.bash("git status") == "green"
+
+
+def test_a_separate_git_directory(house: House) -> None:
+    """A clean one in the zone is as good as a directory, and may say where it is checked out."""
+    (house.repo / ".git").rename(house.projects / "store")
+    (house.repo / ".git").write_text("gitdir: ../store\n")
+    git(house.repo, "config", "core.worktree", "../app")
+    assert house.bash("git status") == "green"
+    git(house.repo, "config", "core.worktree", "..")
+    assert house.bash("git status") == "gated"
+
+
+def test_too_many_modules_are_asked(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "abc":
+        (house.repo / ".git" / "modules" / name).mkdir(parents=True)
+    assert house.bash("git add .") == "green"
+    monkeypatch.setattr("cage.cage_policy._MAX_DIRECTORIES", 3)
+    shutil.rmtree(house.repo / "d")
+    shutil.rmtree(house.repo / ".git" / "logs")
+    assert house.bash("git add .") == "gated"
+
+
 def test_what_follows_links_is_asked(house: House) -> None:
     """`git rm` and `git mv` of 2.39 go through a linked directory."""
     for command in ("git rm -f d/b.txt", "git mv a.txt d/"):
@@ -339,10 +599,26 @@ def test_what_follows_links_is_asked(house: House) -> None:
 
 
 VARIABLES = {
-    "GIT_EXTERNAL_DIFF": "/x", "GIT_SSH_COMMAND": "/x", "GIT_SSH": "/x", "GIT_DIR": "/x", "GIT_WORK_TREE": "/", "GIT_INDEX_FILE": "/x",
-    "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_PARAMETERS": "'a.b'='c'", "GIT_CONFIG_GLOBAL": "/x", "GIT_EXEC_PATH": "/x", "GIT_PAGER": "/x",
-    "GIT_EDITOR": "/x", "GIT_ASKPASS": "/x", "GIT_OBJECT_DIRECTORY": "/x", "GIT_ALTERNATE_OBJECT_DIRECTORIES": "/x",
-    "GIT_COMMON_DIR": "/x", "GIT_TEMPLATE_DIR": "/x", "GIT_PROXY_COMMAND": "/x", "GIT_NEW_IN_2030": "1", "GIT_NAMESPACE": "x",
+    "GIT_EXTERNAL_DIFF": "/x",
+    "GIT_SSH_COMMAND": "/x",
+    "GIT_SSH": "/x",
+    "GIT_DIR": "/x",
+    "GIT_WORK_TREE": "/",
+    "GIT_INDEX_FILE": "/x",
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_PARAMETERS": "'a.b'='c'",
+    "GIT_CONFIG_GLOBAL": "/x",
+    "GIT_EXEC_PATH": "/x",
+    "GIT_PAGER": "/x",
+    "GIT_EDITOR": "/x",
+    "GIT_ASKPASS": "/x",
+    "GIT_OBJECT_DIRECTORY": "/x",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES": "/x",
+    "GIT_COMMON_DIR": "/x",
+    "GIT_TEMPLATE_DIR": "/x",
+    "GIT_PROXY_COMMAND": "/x",
+    "GIT_NEW_IN_2030": "1",
+    "GIT_NAMESPACE": "x",
 }
 
 
@@ -353,8 +629,17 @@ def test_a_variable_that_git_obeys_is_asked(name: str, house: House, monkeypatch
     assert house.bash("git status") == "gated"
 
 
-@pytest.mark.parametrize(("name", "value"), [("GIT_EDITOR", "true"), ("GIT_PAGER", "cat"), ("GIT_CONFIG_GLOBAL", "/dev/null"),
-                                              ("GIT_CONFIG_SYSTEM", "/dev/null"), ("GIT_TERMINAL_PROMPT", "0"), ("GIT_SSL_CAINFO", "/x")])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("GIT_EDITOR", "true"),
+        ("GIT_PAGER", "cat"),
+        ("GIT_CONFIG_GLOBAL", "/dev/null"),
+        ("GIT_CONFIG_SYSTEM", "/dev/null"),
+        ("GIT_TERMINAL_PROMPT", "0"),
+        ("GIT_SSL_CAINFO", "/x"),
+    ],
+)
 def test_a_harmless_variable_is_not(name: str, value: str, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, value)
     assert house.bash("git status") == "green"
@@ -374,6 +659,13 @@ def test_a_planted_program_on_the_path(program: str, entry: str, house: House, m
     assert house.bash("git status") == "gated"
 
 
+def test_a_relative_path_entry_counts_where_it_lies(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    (house.outside / "sbox").write_text("")
+    (house.repo / "sbox").write_text("")
+    monkeypatch.setenv("PATH", f".:{SYSTEM_PATH}")
+    assert [house.bash("sbox ls", where) for where in (house.outside, house.repo)] == ["green", "gated"]
+
+
 def test_a_link_on_the_path_into_the_zone(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     (house.home / "bin").mkdir()
     (house.projects / "sbox").write_text("")
@@ -391,14 +683,31 @@ def test_a_variable_that_loads_from_the_zone(name: str, house: House, monkeypatc
     assert (house.bash("sbox ls"), house.bash("git status")) == ("gated", "gated")
 
 
-@pytest.mark.parametrize("text", [
-    "[core]\n\thooksPath = .githooks\n", "[core]\n\thooksPath = ~/hooks\n", "[filter \"x\"]\n\tclean = ./x\n",
-    "[filter \"lfs\"]\n\tclean = x\n", "[diff \"x\"]\n\ttextconv = cat\n", "[merge \"x\"]\n\tdriver = x\n", "[core]\n\tfsmonitor = x\n",
-    "[core]\n\tworktree = /\n", "[protocol \"ext\"]\n\tallow = always\n", "[core]\n\tpager = ~/projects/x\n", "[core]\n\teditor = ./x\n",
-    "[include]\n\tpath = projects/x\n", "[includeIf \"gitdir:~/projects/\"]\n\tpath = ~/projects/x\n", "[remote \"origin\"]\n\turl = x\n",
-    "[credential]\n\thelper = !~/projects/x get\n", "[include]\n\tpath = ~/.gitconfig\n", "[core]\n\tx = \\\n y\n", "x = 1\n",
-    "[remote \"origin\"]\n\tuploadpack = x\n", "\x00",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[core]\n\thooksPath = .githooks\n",
+        "[core]\n\thooksPath = ~/hooks\n",
+        '[filter "x"]\n\tclean = ./x\n',
+        '[filter "lfs"]\n\tclean = x\n',
+        '[diff "x"]\n\ttextconv = cat\n',
+        '[merge "x"]\n\tdriver = x\n',
+        "[core]\n\tfsmonitor = x\n",
+        "[core]\n\tworktree = /\n",
+        '[protocol "ext"]\n\tallow = always\n',
+        "[core]\n\tpager = ~/projects/x\n",
+        "[core]\n\teditor = ./x\n",
+        "[include]\n\tpath = projects/x\n",
+        '[includeIf "gitdir:~/projects/"]\n\tpath = ~/projects/x\n',
+        '[remote "origin"]\n\turl = x\n',
+        "[credential]\n\thelper = !~/projects/x get\n",
+        "[include]\n\tpath = ~/.gitconfig\n",
+        "[core]\n\tx = \\\n y\n",
+        "x = 1\n",
+        '[remote "origin"]\n\tuploadpack = x\n',
+        "\x00",
+    ],
+)
 def test_own_settings_that_follow_the_repository(text: str, house: House) -> None:
     (house.home / ".gitconfig").write_text(text)
     assert house.bash("git status") == "gated"
@@ -447,9 +756,13 @@ def test_own_settings_in_the_zone_are_asked(house: House) -> None:
 
 
 def test_where_signing_is_on_commits_are_asked(house: House) -> None:
-    (house.home / ".gitconfig").write_text("[commit]\n\tgpgSign = true\n[tag]\n\tgpgSign = yes\n[push]\n\tgpgSign = 1\n")
+    (house.home / ".gitconfig").write_text(
+        "[commit]\n\tgpgSign = true\n[tag]\n\tgpgSign = yes\n[push]\n\tgpgSign = 1\n"
+    )
     assert [house.bash(c) for c in ("git status", "git add .", "git branch x")] == ["green"] * 3
-    assert [house.bash(c) for c in ("git commit -m x", "git merge x", "git tag v", "git push origin main")] == ["gated"] * 4
+    assert [house.bash(c) for c in ("git commit -m x", "git merge x", "git tag v", "git push origin main")] == [
+        "gated"
+    ] * 4
     (house.home / ".gitconfig").write_text("[commit]\n\tgpgSign = false\n")
     assert house.bash("git commit -m x") == "green"
 
@@ -469,31 +782,36 @@ def test_clean_worktrees_and_submodules_are_green(house: House) -> None:
     assert house.bash("git status") == "green"
 
 
-@pytest.mark.parametrize("break_it", [
-    lambda repo: (repo / ".git" / "HEAD").unlink(),
-    lambda repo: shutil.rmtree(repo / ".git" / "refs"),
-    lambda repo: (repo / ".git" / "config").unlink(),
-    lambda repo: (repo / ".git" / "config").write_bytes(b"\xff"),
-    lambda repo: (repo / ".git" / "config").write_bytes(b"[core]\n" + b"# x\n" * 100_000),
-    lambda repo: ((repo / ".git" / "config").unlink(), os.mkfifo(repo / ".git" / "config")),
-    lambda repo: (repo / ".git" / "index").write_bytes(b"XXXX"),
-    lambda repo: ((repo / ".git" / "index").unlink(), os.mkfifo(repo / ".git" / "index")),
-    lambda repo: ((repo / ".git" / "objects" / "info").mkdir(exist_ok=True),
-                  (repo / ".git" / "objects" / "info" / "alternates").write_text("/x\n")),
-    lambda repo: (repo / ".lfsconfig").write_text("[lfs]\n\turl = https://x\n"),
-    lambda repo: (shutil.rmtree(repo / ".git"), (repo / ".git").write_text("gitdir: /etc\n")),
-    lambda repo: (shutil.rmtree(repo / ".git"), (repo / ".git").write_text("gitdir: \x01\n")),
-    lambda repo: (shutil.rmtree(repo / ".git"), (repo / ".git").write_text("nonsense")),
-    lambda repo: (shutil.rmtree(repo / ".git"), os.mkfifo(repo / ".git")),
-    lambda repo: shutil.rmtree(repo / ".git"),
-    lambda repo: git(repo, "config", "core.bare", "true"),
-    lambda repo: git(repo, "config", "core.worktree", "/"),
-    lambda repo: (repo / ".git" / "config").write_text('[remote "a\\"b"]\n\turl = https://x/y\n'),
-    lambda repo: (repo / ".git" / "config").write_text("[a.b]\n\tc = d\n"),
-    lambda repo: (repo / ".git" / "config").write_text("[core\n\tbare = false\n"),
-    lambda repo: (repo / ".git" / "config").write_text("[co re]\n\tbare = false\n"),
-    lambda repo: (repo / ".git" / "config").write_text('[remote "a"x]\n\tbare = false\n'),
-])
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        lambda repo: (repo / ".git" / "HEAD").unlink(),
+        lambda repo: shutil.rmtree(repo / ".git" / "refs"),
+        lambda repo: (repo / ".git" / "config").unlink(),
+        lambda repo: (repo / ".git" / "config").write_bytes(b"\xff"),
+        lambda repo: (repo / ".git" / "config").write_bytes(b"[core]\n" + b"# x\n" * 100_000),
+        lambda repo: ((repo / ".git" / "config").unlink(), os.mkfifo(repo / ".git" / "config")),
+        lambda repo: (repo / ".git" / "index").write_bytes(b"XXXX"),
+        lambda repo: ((repo / ".git" / "index").unlink(), os.mkfifo(repo / ".git" / "index")),
+        lambda repo: (
+            (repo / ".git" / "objects" / "info").mkdir(exist_ok=True),
+            (repo / ".git" / "objects" / "info" / "alternates").write_text("/x\n"),
+        ),
+        lambda repo: (repo / ".lfsconfig").write_text("[lfs]\n\turl = https://x\n"),
+        lambda repo: (shutil.rmtree(repo / ".git"), (repo / ".git").write_text("gitdir: /etc\n")),
+        lambda repo: (shutil.rmtree(repo / ".git"), (repo / ".git").write_text("gitdir: \x01\n")),
+        lambda repo: (shutil.rmtree(repo / ".git"), (repo / ".git").write_text("nonsense")),
+        lambda repo: (shutil.rmtree(repo / ".git"), os.mkfifo(repo / ".git")),
+        lambda repo: shutil.rmtree(repo / ".git"),
+        lambda repo: git(repo, "config", "core.bare", "true"),
+        lambda repo: git(repo, "config", "core.worktree", "/"),
+        lambda repo: (repo / ".git" / "config").write_text('[remote "a\\"b"]\n\turl = https://x/y\n'),
+        lambda repo: (repo / ".git" / "config").write_text("[a.b]\n\tc = d\n"),
+        lambda repo: (repo / ".git" / "config").write_text("[core\n\tbare = false\n"),
+        lambda repo: (repo / ".git" / "config").write_text("[co re]\n\tbare = false\n"),
+        lambda repo: (repo / ".git" / "config").write_text('[remote "a"x]\n\tbare = false\n'),
+    ],
+)
 def test_an_odd_repository_is_asked(break_it: Callable[[Path], object], house: House) -> None:
     assert house.bash("git status") == "green"
     break_it(house.repo)
