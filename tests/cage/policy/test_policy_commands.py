@@ -282,7 +282,8 @@ HELPER_GREEN = """list; list --state open; list --limit 5 --state all; view 12; 
     pr-create --title x --head y --body-file {body}; pr-create --title x --head y --base main --body-file {body}
     pr-list; pr-view 3; pr-diff 3; link-branch 3 feature/x; view 3 --repo acme/app; list --repo acme/other
     comment 3 --body-file ~/projects/body.md; comment 3 --body-file ../body.md"""
-HELPER_GATED = """merge 3; pr-merge 3; view; view x; view 3 4; view ٣; view -1; list 3; list --state; list --state --limit
+HELPER_GATED = """merge 3; pr-merge 3; view; view x; view 3 4; view ٣; view -1; list 3; list --state
+    list --state --limit
     create
     create --title x; create --body-file {body}; comment 3; comment 3 --body x; comment 3 --body-file /etc/passwd
     comment 3 --body-file ~/.ssh/id; comment 3 --body-file ~/work/x; comment 3 --body-file ~/.cache/x

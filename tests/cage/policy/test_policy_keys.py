@@ -206,7 +206,8 @@ def test_a_key_covers_no_empty_words() -> None:
     assert key_of(("",)) is None
 
 
-RUNNERS = """make x; npm test; npm run build; pnpm build; yarn x; bun run x; pytest; cargo test; go run ./x; go test ./...
+RUNNERS = """make x; npm test; npm run build; pnpm build; yarn x; bun run x; pytest; cargo test; go run ./x
+    go test ./...
     go generate; tox; nox; gradle build; mvn test; just x; rake x; python3 -m pytest; docker compose up
     docker build .; /usr/bin/make x; jest; eslint .; terraform plan; pip install ."""
 NO_RUNNERS = """ls; touch x; grep x; docker ps; go mod tidy; curl x; gh pr view; kubectl get pods; sbox x; go
