@@ -23,6 +23,7 @@ SIGNALS = (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP)
 START = "Tell the user to start the daemon: slack-gate serve."
 ANSWER_MAX = 4 << 20  # bytes
 HEADER_MAX = 32  # bytes
+STDOUT = 1
 
 
 class Deny(Exception):
@@ -38,7 +39,7 @@ class Unreachable(Deny):
 
 
 class Patience:
-    """How long we wait, and the signals that end it early.
+    """How long we wait, and what ends it early: a signal, or an agent that is not there any more.
 
     A signal is noticed only while we wait here, so it never falls between an effect and the line that records it,
     and never into an answer that is being written.
@@ -59,12 +60,15 @@ class Patience:
         poll = select.poll()
         poll.register(fd, events)
         poll.register(self.signals, select.POLLIN)
+        poll.register(STDOUT, 0)  # a killed agent leaves us alive: its end of the pipe tells
         end = min(self.until, now() + at_most)
         while (left := end - now()) > 0:
             for found, came in poll.poll(1000 * min(left, SLICE)):
                 if found == self.signals:
                     number = posix.read(self.signals, 1)[0]
                     raise Deny(f"the hook was told to stop (signal {number}) before an answer came")
+                if found == STDOUT:
+                    raise Deny("the agent is gone")
                 return came
         return 0
 

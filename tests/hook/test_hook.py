@@ -462,7 +462,7 @@ def test_an_agent_that_closed_its_end_is_blocked(serve: Serve, agent: Agent) -> 
         assert process.stdout and process.stderr
         process.stdout.close()
         send(process)
-        assert b"the agent did not take the answer" in process.stderr.read()
+        assert b"the agent is gone" in process.stderr.read()
         assert process.wait(LIMIT) == 2
 
 

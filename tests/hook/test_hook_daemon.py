@@ -490,6 +490,21 @@ def test_a_signal_withdraws_the_request(serve: Serve, agent: Agent, number: sign
     assert hold.rests == [b"withdraw\n"]
 
 
+def test_an_agent_that_was_killed_withdraws_the_request(serve: Serve, agent: Agent) -> None:
+    daemon = serve(hold := Held())
+    with agent.start() as process:
+        send(process)
+        assert hold.heard.wait(LIMIT)
+        assert process.stdout
+        process.stdout.close()  # as the kernel does for a killed reader
+        process.stdout = None
+        assert process.stderr
+        assert b"the agent is gone" in process.stderr.read()
+        assert process.wait(LIMIT) == 2
+    daemon.end()
+    assert hold.rests == [b"withdraw\n"]
+
+
 def test_a_signal_after_half_the_answer_withdraws(serve: Serve, agent: Agent) -> None:
     daemon = serve(hold := Held(first=answer(0, ALLOW)[:-1]))
     with agent.start() as process:
