@@ -20,7 +20,7 @@ enum { DEPTH_PROJECTS = 3, DEPTH_TMP = 1, MOST_DIRECTORIES = 20000 };
 
 /* Read-only where they are; where they are not, their appearance is reported. */
 static const char *const TOOL_FILES[] = {".claude", ".mcp.json", ".vscode", ".idea", ".envrc"};
-static const char *const GIT_FILES[] = {"hooks", "config", "config.worktree", "commondir", "gitdir", "info/attributes"};
+static const char *const GIT_FILES[] = {"hooks", "config", "config.worktree", "commondir", "gitdir"};
 
 typedef struct {
     Run *run;
@@ -47,36 +47,63 @@ static void pin(Search *search, const char *zone, const char *path) {
     add_once(&search->pins, path);
 }
 
-/* A directory that holds a git configuration: .git itself, and those of its submodules and linked worktrees. */
-static void guard_git_directory(Search *search, const char *zone, const char *git) {
-    pin(search, zone, git);
-    for (size_t i = 0; i < sizeof GIT_FILES / sizeof *GIT_FILES; i++) guard(search, text("%s/%s", git, GIT_FILES[i]));
-    const char *commondir = text("%s/commondir", git);
-    if (!exists(commondir)) add(&search->run->watched, commondir);
-    static const char *const INNER[] = {"modules", "worktrees"};
-    for (int i = 0; i < 2; i++) {
-        const char *parent = text("%s/%s", git, INNER[i]);
-        DIR *directory = opendir(parent);
-        struct dirent *entry;
-        while (directory && (entry = readdir(directory)))
-            if (entry->d_name[0] != '.') guard_git_directory(search, zone, text("%s/%s", parent, entry->d_name));
-        if (directory) closedir(directory);
-    }
+static bool is_git_file(const char *name) {
+    for (size_t i = 0; i < sizeof GIT_FILES / sizeof *GIT_FILES; i++)
+        if (!strcmp(name, GIT_FILES[i])) return true;
+    return false;
 }
 
-/* The directory that core.hooksPath names, when it lies in the worktree. */
-static void guard_configured_hooks(Search *search, const char *zone, const char *worktree, const char *git) {
-    FILE *file = fopen(text("%s/config", git), "re");
-    char *line = NULL, value[PATH_MAX];
-    size_t room = 0;
-    while (file && getline(&line, &room, file) >= 0) {
-        char *key = line + strspn(line, " \t");
-        if (strncasecmp(key, "hookspath", 9) || sscanf(key + 9, " = %4095[^\n]", value) != 1) continue;
-        const char *path = realpath(value[0] == '/' ? value : text("%s/%s", worktree, value), NULL);
-        if (path && is_below(path, zone)) pin(search, zone, path), guard(search, path);
+static void guard_git_directory(Search *search, const char *zone, const char *git);
+
+static void guard_git_directories(Search *search, const char *zone, const char *parent) {
+    DIR *directory = opendir(parent);
+    struct dirent *entry;
+    while (directory && (entry = readdir(directory)))
+        if (entry->d_name[0] != '.') guard_git_directory(search, zone, text("%s/%s", parent, entry->d_name));
+    if (directory) closedir(directory);
+}
+
+/* A directory that holds a git configuration: .git itself, and those of its submodules and linked worktrees. */
+static void guard_git_directory(Search *search, const char *zone, const char *git) {
+    DIR *directory = opendir(git);
+    struct dirent *entry;
+    bool linked = false;
+    if (!directory) return;
+    pin(search, zone, git);
+    while ((entry = readdir(directory))) {
+        if (is_git_file(entry->d_name)) add(&search->guards, text("%s/%s", git, entry->d_name));
+        if (!strcmp(entry->d_name, "commondir")) linked = true;
+        if (!strcmp(entry->d_name, "modules") || !strcmp(entry->d_name, "worktrees"))
+            guard_git_directories(search, zone, text("%s/%s", git, entry->d_name));
     }
-    free(line);
-    if (file) fclose(file);
+    closedir(directory);
+    if (!linked) add(&search->run->watched, text("%s/commondir", git));
+}
+
+/* What a line of a git configuration names, when it lies in the zone; watched while it is not there. */
+static void guard_named(Search *search, const char *zone, const char *base, const char *value) {
+    const char *name = value[0] == '/' ? value : text("%s/%s", base, value), *path = realpath(name, NULL);
+    if (!path && is_below(name, zone)) add(&search->run->watched, name);
+    if (!path || !is_below(path, zone) || !strcmp(path, zone)) return;
+    size_t length = strlen(path);
+    if (length > 9 && !strcmp(path + length - 9, "/.husky/_")) path = text("%.*s", (int)length - 2, path); /* runs its parent's */
+    pin(search, zone, path);
+    guard(search, path);
+}
+
+/* The hooks directory and the included files that the configuration of a repository names. */
+static void guard_configured(Search *search, const char *zone, const char *worktree, const char *git) {
+    char config[65536], value[PATH_MAX];
+    int fd = open(text("%s/config", git), O_RDONLY | O_CLOEXEC);
+    ssize_t count = fd < 0 ? -1 : read(fd, config, sizeof config - 1);
+    if (fd >= 0) close(fd);
+    if (count <= 0) return;
+    config[count] = 0;
+    for (const char *key = config; (key = strcasestr(key, "hookspath")); key += 9)
+        if (sscanf(key + 9, " = %4095[^\n]", value) == 1) guard_named(search, zone, worktree, value);
+    if (!strcasestr(config, "[include")) return;
+    for (const char *key = config; (key = strcasestr(key, "path")); key += 4)
+        if (sscanf(key + 4, " = %4095[^\n]", value) == 1) guard_named(search, zone, git, value);
 }
 
 static bool look_for_repository(Search *search, const char *zone, const char *directory);
@@ -110,7 +137,7 @@ static void guard_repository(Search *search, const char *zone, const char *workt
         return;
     }
     guard_git_directory(search, zone, git);
-    guard_configured_hooks(search, zone, worktree, git);
+    guard_configured(search, zone, worktree, git);
 }
 
 /* True when `directory` is a repository, which is then guarded. */
@@ -131,11 +158,14 @@ static void look_below(Search *search, const char *zone, const char *path, int d
     struct dirent *entry;
     while (directory && (entry = readdir(directory)) && search->directories < MOST_DIRECTORIES) {
         if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
-        if (entry->d_type == DT_SOCK || entry->d_type == DT_FIFO)
-            add(&search->hides, text("%s/%s", path, entry->d_name));
-        if (entry->d_type != DT_DIR) continue;
-        search->directories++;
+        if (entry->d_type != DT_DIR && entry->d_type != DT_SOCK && entry->d_type != DT_FIFO && entry->d_type != DT_UNKNOWN)
+            continue;
         const char *below = text("%s/%s", path, entry->d_name);
+        struct stat info = {.st_mode = DTTOIF(entry->d_type)};
+        if (entry->d_type == DT_UNKNOWN && lstat(below, &info)) continue;
+        if (S_ISSOCK(info.st_mode) || S_ISFIFO(info.st_mode)) add(&search->hides, below);
+        if (!S_ISDIR(info.st_mode)) continue;
+        search->directories++;
         if (!look_for_repository(search, zone, below) && depth > 1) look_below(search, zone, below, depth - 1);
     }
     if (directory) closedir(directory);
@@ -171,14 +201,14 @@ static void guard_zone(Run *run, const char *zone, int depth) {
     look_above(&search, zone, run->cwd);
     look_below(&search, zone, zone, depth);
     if (!strcmp(zone, run->tmp)) find_sockets(&search);
-    if (search.pins.count) addf(&run->steps, "%c", SAVE), add(&run->steps, ""), add(&run->steps, zone);
-    for (size_t i = 0; i < search.pins.count; i++)
-        addf(&run->steps, "%c", PIN), add(&run->steps, ""), add(&run->steps, search.pins.at[i]);
-    if (search.pins.count) addf(&run->steps, "%c", COVER), add(&run->steps, ""), add(&run->steps, zone);
+    if (search.pins.count) step(run, SAVE, "", zone);
+    for (size_t i = 0; i < search.pins.count; i++) step(run, PIN, "", search.pins.at[i]);
+    if (search.pins.count) step(run, COVER, "", zone);
+    if (search.guards.count) step(run, VIEW, zone, "/run/.view");
     for (size_t i = 0; i < search.guards.count; i++)
-        addf(&run->steps, "%c", GUARD), add(&run->steps, ""), add(&run->steps, search.guards.at[i]);
-    for (size_t i = 0; i < search.hides.count; i++)
-        addf(&run->steps, "%c", HIDE), add(&run->steps, ""), add(&run->steps, search.hides.at[i]);
+        step(run, GUARD, text("/run/.view%s", search.guards.at[i] + strlen(zone)), search.guards.at[i]);
+    if (search.guards.count) step(run, DONE, "", "/run/.view");
+    for (size_t i = 0; i < search.hides.count; i++) step(run, HIDE, "", search.hides.at[i]);
 }
 
 void plan_guards(Run *run) {

@@ -89,16 +89,19 @@ static int show(int source, const char *target, bool writable) {
     return writable ? 0 : make_read_only(target);
 }
 
+static int unless_gone(int result) {
+    return result && errno != ENOENT ? -1 : 0;
+}
+
 static int hide(const char *path) {
     struct stat info;
     if (stat(path, &info)) return 0;
-    if (!S_ISDIR(info.st_mode)) return mount("/dev/null", path, NULL, MS_BIND, NULL) && errno != ENOENT ? -1 : 0;
+    if (!S_ISDIR(info.st_mode)) return unless_gone(mount("/dev/null", path, NULL, MS_BIND, NULL));
     return mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY, "mode=0755,size=4k");
 }
 
-static int guard(const char *path) {
-    if (mount(path, path, NULL, MS_BIND | MS_REC, NULL)) return errno == ENOENT ? 0 : -1;
-    return make_read_only(path);
+static int lock(const char *path) {
+    return mount(path, path, NULL, MS_BIND | MS_REC, NULL) ? -1 : make_read_only(path);
 }
 
 /* The real cache below, this cage's writes above; where the kernel has no such overlay, the writes alone. */
@@ -127,12 +130,17 @@ static int take(Mounts *mounts, char kind, int source, const char *from, const c
     case LINK: return make_parents(target), symlink(from, target);
     case HIDE: return hide(target);
     case LAYER: return layer(mounts, source, target);
-    case PIN: return mount(target, target, NULL, MS_BIND | MS_REC, NULL) && errno != ENOENT ? -1 : 0;
+    case PIN: return unless_gone(mount(target, target, NULL, MS_BIND | MS_REC, NULL));
     case SAVE:
         mounts->saved = (int)syscall(SYS_open_tree, AT_FDCWD, target, OPEN_TREE_CLONE | O_CLOEXEC | AT_RECURSIVE);
         return mounts->saved;
     case COVER: return (int)syscall(SYS_move_mount, mounts->saved, "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH);
-    case GUARD: return guard(target);
+    case VIEW:
+        mkdir(target, 0700);
+        return mount(from, target, NULL, MS_BIND | MS_REC, NULL) ? -1 : make_read_only(target);
+    case GUARD: return unless_gone(mount(from, target, NULL, MS_BIND, NULL));
+    case DONE: return umount2(target, MNT_DETACH) ? -1 : rmdir(target);
+    case LOCK: return lock(target);
     default: return errno = EINVAL, -1;
     }
 }

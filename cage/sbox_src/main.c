@@ -324,5 +324,6 @@ int main(int argc, char **argv) {
     keep_environment(&run, &settings, environ);
     plan_cage(&run, &settings);
     plan_guards(&run);
+    plan_seals(&run);
     return run_command(&run);
 }

@@ -37,7 +37,7 @@ bool is_below(const char *path, const char *directory) {
     return !strncmp(path, directory, length) && (!path[length] || path[length] == '/');
 }
 
-static void step(Run *run, char kind, const char *source, const char *target) {
+void step(Run *run, char kind, const char *source, const char *target) {
     addf(&run->steps, "%c", kind);
     add(&run->steps, text("%s", source));
     add(&run->steps, text("%s", target));
@@ -165,7 +165,7 @@ static void show_home(Run *run, const Settings *settings, const char *home) {
     DIR *directory = opendir(home);
     struct dirent *entry;
     while (directory && (entry = readdir(directory))) {
-        if (entry->d_name[0] == '.') continue;
+        if (entry->d_name[0] == '.' || entry->d_type == DT_SOCK || entry->d_type == DT_FIFO) continue;
         const char *path = text("%s/%s", home, entry->d_name);
         char target[PATH_MAX];
         ssize_t length = readlink(path, target, sizeof target - 1);
@@ -242,12 +242,15 @@ void plan_cage(Run *run, const Settings *settings) {
     const char *gate = getenv("SLACK_GATE_HOME");
     if (gate && gate[0] == '/') step(run, HIDE, "", gate);
     for (size_t i = 0; i < settings->hide.count; i++) step(run, HIDE, "", settings->hide.at[i]);
-    step(run, GUARD, "", "/proc/sys"); /* its owner could have the kernel run a program outside: core_pattern */
+    step(run, LOCK, "", "/proc/sys"); /* its owner could have the kernel run a program outside: core_pattern */
     if (geteuid() == 0) {
         static const char *const ROOTS[] = {"/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-", "/etc/sudoers",
                                             "/etc/ssl/private"};
         for (size_t i = 0; i < sizeof ROOTS / sizeof *ROOTS; i++) step(run, HIDE, "", ROOTS[i]);
     }
+}
+
+void plan_seals(Run *run) {
     step(run, SEAL, "", run->home);
     step(run, SEAL, "", "/run");
 }

@@ -45,6 +45,8 @@ void keep_environment(Run *run, const Settings *settings, char **environ);
 /* plan.c: fills options and steps */
 void find_places(Run *run);
 void plan_cage(Run *run, const Settings *settings);
+void plan_seals(Run *run); /* what comes after all other steps */
+void step(Run *run, char kind, const char *source, const char *target);
 bool is_below(const char *path, const char *directory); /* equal counts */
 bool exists(const char *path);
 void remove_tree(const char *path);

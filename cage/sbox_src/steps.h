@@ -15,7 +15,10 @@ enum {
     PIN = 'p',     /* bind target on itself, so that it cannot be renamed or removed */
     SAVE = 'v',    /* remember the tree at target as it is now */
     COVER = 'c',   /* lay the remembered tree over the pins: renames work across pinned directories */
-    GUARD = 'g',   /* target is read-only, if it is there */
+    VIEW = 'r',    /* show source read-only at target, for GUARD to take from */
+    GUARD = 'g',   /* bind source, a place in a view, on target, if it is there */
+    DONE = 'u',    /* take the view at target away */
+    LOCK = 'k',    /* make target read-only in place */
 };
 
 #endif

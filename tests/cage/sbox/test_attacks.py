@@ -1,4 +1,5 @@
 """What must not work in the cage. Every row first fails in the cage and then succeeds without it, on the same target."""
+# ruff: noqa: E501  a row of a table is one line
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ def target(world: World) -> Iterator[list[str]]:
 @pytest.mark.parametrize("code", WRITES.values(), ids=WRITES.keys())
 def test_nothing_is_written_outside_the_zone(world: World, target: list[str], code: str) -> None:
     refused(world, code, *target)
-    
+
 
 HOME_WRITES = (
     "new", ".bashrc", ".profile", ".gitconfig", ".config/autostart/x.desktop", ".local/bin/hello", ".local/bin/git",
@@ -114,7 +115,9 @@ def test_no_second_way_leads_to_a_secret(world: World, target: list[str], code: 
     refused(world, code, str(world.home / ".ssh/id_ed25519"), target[2] + "/way")
 
 
-@pytest.mark.parametrize("code", ["env", "cat /proc/self/environ", "cat /proc/1/environ", "cat /proc/*/environ", "export -f; set"])
+@pytest.mark.parametrize(
+    "code", ["env", "cat /proc/self/environ", "cat /proc/1/environ", "cat /proc/*/environ", "export -f; set"]
+)
 def test_no_token_of_the_environment_is_read(world: World, code: str) -> None:
     inside = world.caged("bash", "-c", f"{{ {code}; }} 2>/dev/null")
     assert LOOT not in inside.stdout, inside.stdout
@@ -343,7 +346,12 @@ def test_shared_memory_files_are_private(world: World) -> None:
 
 
 def test_options_of_bubblewrap_are_words_of_the_command(world: World, target: list[str]) -> None:
-    for words in (["--bind", "/", "/", "sh"], ["--dev-bind", "/", "/", "sh"], ["--args", "0", "sh"], ["--share-net", "sh"]):
+    for words in (
+        ["--bind", "/", "/", "sh"],
+        ["--dev-bind", "/", "/", "sh"],
+        ["--args", "0", "sh"],
+        ["--share-net", "sh"],
+    ):
         done = world.caged(*words, "-c", 'echo x >"$0/new"', target[0])
         assert done.returncode == 125 and "there is no option" in done.stderr
         done = world.caged("--", *words, "-c", 'echo x >"$0/new"', target[0])
@@ -372,7 +380,9 @@ def test_the_environment_does_not_steer_sbox(world: World, target: list[str], na
     (directory / "file").write_text(f'echo x >"{mark}"\n')
     for word, place in (("$file", directory / "file"), ("$mark", mark), ("$dir", directory)):
         value = value.replace(word, str(place))
-    done = world.caged("/bin/sh", "-c", 'touch "$1/new" || exit 5', "x", target[0], env=world.environment({name: value}))
+    done = world.caged(
+        "/bin/sh", "-c", 'touch "$1/new" || exit 5', "x", target[0], env=world.environment({name: value})
+    )
     assert not mark.exists(), "something that the environment named ran outside"
     assert done.returncode == 5, done
 
@@ -380,7 +390,13 @@ def test_the_environment_does_not_steer_sbox(world: World, target: list[str], na
 def git_outside(world: World, *repositories: Path) -> None:
     """The everyday commands of a person outside, hooks and all."""
     for repository in repositories:
-        for words in (["status"], ["add", "-A"], ["commit", "-qm", "host", "--allow-empty"], ["diff", "HEAD~1"], ["checkout", "-q", "-b", "x"]):
+        for words in (
+            ["status"],
+            ["add", "-A"],
+            ["commit", "-qm", "host", "--allow-empty"],
+            ["diff", "HEAD~1"],
+            ["checkout", "-q", "-b", "x"],
+        ):
             world.bare("git", "-C", str(repository), *words)
 
 
@@ -433,6 +449,32 @@ def test_a_configured_hooks_directory_is_guarded(world: World, target: list[str]
     assert not Path(mark).exists()
 
 
+INCLUDED = {
+    "an included file": ("printf '[color]\\n\\tui = auto\\n' >inc; git config include.path ../inc", "inc"),
+    "husky": ("mkdir -p .husky/_; git config core.hooksPath .husky/_; printf '#!/bin/sh\\nexit 0\\n' >.husky/pre-commit", ".husky/pre-commit"),
+}
+
+
+@pytest.mark.parametrize("prepare,name", INCLUDED.values(), ids=INCLUDED.keys())
+def test_what_the_configuration_names_is_guarded(world: World, target: list[str], prepare: str, name: str) -> None:
+    repository = world.repository(f"i{Path(target[0]).name}")
+    assert world.bare("bash", "-ec", prepare, cwd=repository).returncode == 0
+    refused(world, 'echo x >>"$1"', name, cwd=repository)
+    refused(world, 'mv "$1" "$1.old"', name, cwd=repository)
+
+
+@pytest.mark.parametrize("kind", ["socket", "FIFO"])
+def test_sockets_and_fifos_among_plain_files_are_not_reached(world: World, kind: str) -> None:
+    path = world.home / "plain.endpoint"
+    if kind == "FIFO":
+        os.mkfifo(path)
+        assert world.caged("test", "-p", str(path)).returncode == 1
+        path.unlink()
+        return
+    with listening(world, path):
+        refused(world, connect(), str(path))
+
+
 def test_a_linked_worktree_is_guarded(world: World, target: list[str]) -> None:
     repository = world.repository(f"w{Path(target[0]).name}")
     linked = Path(f"{repository}-linked")
@@ -448,7 +490,9 @@ def test_a_linked_worktree_is_guarded(world: World, target: list[str]) -> None:
         assert not Path(mark).exists(), plant
 
 
-@pytest.mark.parametrize("name", [".claude/settings.json", ".mcp.json", ".vscode/tasks.json", ".idea/workspace.xml", ".envrc"])
+@pytest.mark.parametrize(
+    "name", [".claude/settings.json", ".mcp.json", ".vscode/tasks.json", ".idea/workspace.xml", ".envrc"]
+)
 def test_files_of_editors_and_agents_are_read_only(world: World, target: list[str], name: str) -> None:
     repository = world.repository(f"e{Path(target[0]).name}")
     path = repository / name
@@ -513,7 +557,10 @@ def test_root_is_caged_too(world: World, target: list[str], code: str) -> None:
 
 def test_no_setuid_program_gains_rights(world: World) -> None:
     done = world.caged("sh", "-c", "grep -E 'NoNewPrivs|CapBnd' /proc/self/status")
-    assert done.stdout.split() == ["NoNewPrivs:", "1", "CapBnd:", "0000000000000000"] or "CapBnd:\t0000000000000000" in done.stdout
+    assert (
+        done.stdout.split() == ["NoNewPrivs:", "1", "CapBnd:", "0000000000000000"]
+        or "CapBnd:\t0000000000000000" in done.stdout
+    )
 
 
 def test_no_writable_file_of_the_kernel_is_left(world: World) -> None:
@@ -521,7 +568,9 @@ def test_no_writable_file_of_the_kernel_is_left(world: World) -> None:
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("device", ["/dev/vda", "/dev/sda", "/dev/mem", "/dev/kmsg", "/dev/fuse", "/dev/kvm", "/dev/vsock", "/dev/loop0"])
+@pytest.mark.parametrize(
+    "device", ["/dev/vda", "/dev/sda", "/dev/mem", "/dev/kmsg", "/dev/fuse", "/dev/kvm", "/dev/vsock", "/dev/loop0"]
+)
 def test_no_device_of_the_host(world: World, device: str) -> None:
     assert world.caged("test", "-e", device).returncode == 1
 
@@ -537,7 +586,9 @@ def link(path: Path, target: str) -> Callable[[], None]:
 
 @pytest.mark.parametrize("target_name", ["..", "/", "/etc", "/usr", ".ssh", ".config", ".", "/proc", "/home"])
 @pytest.mark.parametrize("name", ["projects", ".cache"])
-def test_a_zone_that_leads_elsewhere_is_refused(world: World, tmp_path_factory: pytest.TempPathFactory, name: str, target_name: str) -> None:
+def test_a_zone_that_leads_elsewhere_is_refused(
+    world: World, tmp_path_factory: pytest.TempPathFactory, name: str, target_name: str
+) -> None:
     home = Path(tempfile.mkdtemp(dir=world.outside))
     for part in (".ssh", ".config", "projects", ".cache"):
         if part != name:
@@ -560,7 +611,13 @@ def test_a_linked_ssh_directory_is_hidden_where_it_lies(world: World, way: str) 
 
 @pytest.mark.parametrize("home", ["", "/", "relative", "/nonexistent/home", "/usr", "/tmp"])
 def test_an_odd_home_is_never_the_zone(world: World, home: str) -> None:
-    done = world.caged("sh", "-c", "echo x >/usr/sbox-test || echo x >/sbox-test || exit 5", env=world.environment({"HOME": home}), cwd="/")
+    done = world.caged(
+        "sh",
+        "-c",
+        "echo x >/usr/sbox-test || echo x >/sbox-test || exit 5",
+        env=world.environment({"HOME": home}),
+        cwd="/",
+    )
     assert done.returncode in (5, 125)
 
 
@@ -571,7 +628,9 @@ def daemon_left(world: World, number: int) -> bool:
 
 def test_nothing_outlives_the_command(world: World) -> None:
     number = 100000 + os.getpid()
-    done = world.caged("bash", "-c", f"setsid -f sleep {number} >/dev/null 2>&1; nohup sleep {number} >/dev/null 2>&1 & disown; exit 3")
+    done = world.caged(
+        "bash", "-c", f"setsid -f sleep {number} >/dev/null 2>&1; nohup sleep {number} >/dev/null 2>&1 & disown; exit 3"
+    )
     assert done.returncode == 3
     assert not daemon_left(world, number)
 

@@ -20,7 +20,7 @@ BUILD = CAGE / "build-sbox"
 FAKES = {
     "no uid map": "echo 'bwrap: setting up uid map: Permission denied' >&2; exit 1",
     "no loopback": "echo 'bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted' >&2; exit 1",
-    "no proc": "echo \"bwrap: Can't mount proc on /newroot/proc: Operation not permitted\" >&2; exit 1",
+    "no proc": 'echo "bwrap: Can\'t mount proc on /newroot/proc: Operation not permitted" >&2; exit 1',
     "no namespace": "echo 'bwrap: No permissions to create new namespace' >&2; exit 1",
     "silent": "exit 1",
     "says it worked": "exit 0",
@@ -69,7 +69,19 @@ def test_a_cage_in_a_cage_is_refused(world: World) -> None:
     assert done.returncode == 125 and not (world.projects / "marker").exists()
 
 
-@pytest.mark.parametrize("words", [[], ["--"], [""], ["--", ""], ["--nope", "true"], ["-c", "true"], ["--net-allow"], ["--net-allow", "x", "--", "true"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--"],
+        [""],
+        ["--", ""],
+        ["--nope", "true"],
+        ["-c", "true"],
+        ["--net-allow"],
+        ["--net-allow", "x", "--", "true"],
+    ],
+)
 def test_a_call_without_a_command_is_refused(world: World, words: list[str]) -> None:
     done = world.caged(*words)
     assert (done.returncode, done.stdout) == (125, "") and done.stderr.startswith("sbox: ")
@@ -145,7 +157,9 @@ def test_settings_show_and_hide(world: World, conf: Path) -> None:
     assert world.caged("bash", "-c", "echo x >~/.kube/config").returncode == 1
 
 
-@pytest.mark.parametrize("line", ["show .ssh", "show ..", "show .config/../.ssh", "show plain", "hide relative", "nonsense", "env"])
+@pytest.mark.parametrize(
+    "line", ["show .ssh", "show ..", "show .config/../.ssh", "show plain", "hide relative", "nonsense", "env"]
+)
 def test_settings_that_are_not_understood_stop_the_cage(world: World, conf: Path, line: str) -> None:
     conf.write_text(line + "\n")
     done = world.caged("touch", "marker")
@@ -191,7 +205,9 @@ def test_the_filter_in_both_builds_is_the_one_that_is_described() -> None:
     spec.loader.exec_module(seccomp)
     script, header = (CAGE / "sbox").read_text(), (CAGE / "sbox_src/filter.h").read_text()
     for machine in seccomp.ARCHITECTURES:
-        assert re.search(rf"    {machine}\)\n      filter='(.*?)'\n", script, re.S)[1].replace("'\\\n'", "") == seccomp.octal(machine)  # type: ignore[index]
+        assert re.search(rf"    {machine}\)\n      filter='(.*?)'\n", script, re.S)[1].replace(
+            "'\\\n'", ""
+        ) == seccomp.octal(machine)  # type: ignore[index]
         part = header.split(f"defined(__{machine}__)")[1].split(";")[0]
         assert "".join(re.findall(r'"(.*)"', part)) == seccomp.octal(machine)
 
@@ -209,15 +225,23 @@ def test_it_is_installed_with_and_without_a_compiler(tmp_path: Path, compiler: b
     for name in ("mktemp", "rm", "cp", "mkdir", "install", "dirname"):
         (tools / name).symlink_to(f"/usr/bin/{name}")
     path = os.environ["PATH"] if compiler else str(tools)
-    done = subprocess.run([BUILD, destination], env={"PATH": path, "HOME": str(tmp_path)}, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [BUILD, destination], env={"PATH": path, "HOME": str(tmp_path)}, capture_output=True, text=True, check=True
+    )
     assert done.stdout.startswith("sbox: installed ")
     if not compiler:
         assert "the shell script" in done.stdout and destination.read_bytes() == (CAGE / "sbox").read_bytes()
-    ran = subprocess.run([destination, "sh", "-c", "exit 9"], env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}, check=False)
+    ran = subprocess.run(
+        [destination, "sh", "-c", "exit 9"], env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}, check=False
+    )
     assert ran.returncode == 9
 
 
 def test_the_profile_keeps_its_two_halves() -> None:
     profile = (CAGE / "apparmor/bwrap-userns-restrict").read_text()
     assert "abi <abi/4.0>," in profile and "/usr/bin/bwrap" in profile
-    assert profile.count("\nprofile ") == 2 and "audit deny capability," in profile and profile.count("{\n") == profile.count("\n}\n")
+    assert (
+        profile.count("\nprofile ") == 2
+        and "audit deny capability," in profile
+        and profile.count("{\n") == profile.count("\n}\n")
+    )

@@ -1,4 +1,5 @@
 """What must go on working in the cage: a day's work as a table, and the ways in and out of a command."""
+# ruff: noqa: E501  a row of a table is one line
 
 from __future__ import annotations
 
@@ -262,7 +263,13 @@ def test_much_on_standard_error(world: World) -> None:
 
 @pytest.mark.parametrize("where", ["projects", "top", "outside", "root", "etc"])
 def test_the_working_directory_stays(world: World, where: str) -> None:
-    path = {"projects": world.projects, "top": world.top, "outside": world.outside, "root": Path("/"), "etc": Path("/etc")}[where]
+    path = {
+        "projects": world.projects,
+        "top": world.top,
+        "outside": world.outside,
+        "root": Path("/"),
+        "etc": Path("/etc"),
+    }[where]
     assert world.caged("pwd", "-P", cwd=path).stdout == f"{path}\n"
     assert world.caged("/usr/bin/python3", "-c", "import os; print(os.environ['PWD'])", cwd=path).stdout == f"{path}\n"
 
@@ -362,7 +369,9 @@ def test_a_terminal_with_its_size(world: World) -> None:
         os.write(terminal, b"\n")
         read_until(terminal, b"33 99")
 
-    assert on_a_terminal(world, [str(world.sbox), "sh", "-c", "test -t 0 && echo ready && read x && stty size"], talk) == 0
+    assert (
+        on_a_terminal(world, [str(world.sbox), "sh", "-c", "test -t 0 && echo ready && read x && stty size"], talk) == 0
+    )
 
 
 def test_control_c_is_for_the_command(world: World) -> None:
@@ -400,7 +409,7 @@ def test_a_database_server(world: World, place: Path, postgres: Path) -> None:
     if world.uid == 0:
         pytest.skip("PostgreSQL refuses to run as root")
     code = (
-        f'export PATH={postgres}:$PATH USER=u; initdb -D d -U u -A trust >/dev/null && pg_ctl -D d -o "-k /tmp -h \'\'" -l log -w start >/dev/null '
+        f"export PATH={postgres}:$PATH USER=u; initdb -D d -U u -A trust >/dev/null && pg_ctl -D d -o \"-k /tmp -h ''\" -l log -w start >/dev/null "
         "&& psql -h /tmp -U u -Atc 'select 6*7' postgres | grep -qx 42; r=$?; pg_ctl -D d -m immediate stop >/dev/null; exit $r"
     )
     works(world, code, place, timeout=60)

@@ -1,0 +1,108 @@
+"""How long a cage takes, as ratios to bare bubblewrap in the same run. `python bench/sbox.py [ROUNDS]`
+
+Start to exit of `true`: both builds of sbox against `bwrap --ro-bind / / --unshare-net true`, one after another in
+random order, so that what else the machine does hits all alike. Then 200 repositories, and 50 cages at once.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+CAGE = Path(__file__).parents[1] / "cage"
+BARE = ["/usr/bin/bwrap", "--ro-bind", "/", "/", "--unshare-net", "/bin/true"]
+ORDINARY = 65534
+AT_ONCE, REPOSITORIES = 50, 200
+
+
+def build(directory: Path) -> dict[str, Path]:
+    """Put both builds where every user can run them; the program only where there is a compiler."""
+    builds = {"script": directory / "script"}
+    shutil.copy(CAGE / "sbox", builds["script"])
+    if shutil.which("cc"):
+        builds["program"] = directory / "program"
+        sources = sorted((CAGE / "sbox_src").glob("*.c"))
+        subprocess.run(["cc", "-O2", "-std=gnu11", "-static", "-o", builds["program"], *sources], check=True)
+    return builds
+
+
+def make_home(uid: int, repositories: int) -> Path:
+    home = Path(tempfile.mkdtemp(prefix="sbox-bench-", dir="/var/tmp"))
+    for name in (".cache", ".ssh", "projects"):
+        (home / name).mkdir()
+    for number in range(repositories):
+        git = home / f"projects/r{number}/.git"
+        (git / "hooks").mkdir(parents=True)
+        (git / "config").write_text("[core]\n\tbare = false\n")
+    if os.geteuid() == 0:
+        subprocess.run(["chown", "-R", f"{uid}:{uid}", home], check=True)
+    return home
+
+
+def start(argv: list[str], home: Path, uid: int) -> subprocess.Popen[bytes]:
+    who = [] if uid == os.geteuid() else ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--"]
+    environment = {"HOME": str(home), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen([*who, *argv], cwd=home / "projects", env=environment, **quiet)  # type: ignore[call-overload,no-any-return]
+
+
+def once(argv: list[str], home: Path, uid: int, count: int = 1) -> float:
+    """Milliseconds from the start of the first to the end of the last."""
+    begin = time.perf_counter()
+    running = [start(argv, home, uid) for _ in range(count)]
+    if any([process.wait() for process in running]):  # a list: all are waited for
+        raise SystemExit(f"failed: {argv}")
+    return (time.perf_counter() - begin) * 1000
+
+
+def compare(title: str, runs: dict[str, tuple[list[str], Path]], uid: int, rounds: int, count: int = 1) -> None:
+    """Print the median of each in milliseconds, and its ratio to the first."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name in random.sample(list(runs), len(runs)):
+            argv, home = runs[name]
+            times[name].append(once(argv, home, uid, count))
+    print(f"\n{title} ({rounds} rounds)")
+    baseline = statistics.median(next(iter(times.values())))
+    for name, taken in times.items():
+        median = statistics.median(taken)
+        print(f"  {name:24} {median:8.2f} ms  {median / baseline:5.2f} x  ({median - baseline:+.2f} ms)")
+
+
+def main() -> None:
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 60
+    tools = Path(tempfile.mkdtemp(prefix="sbox-bench-", dir="/var/tmp"))
+    tools.chmod(0o755)
+    made = [tools]
+    try:
+        builds = build(tools)
+        for uid in {os.geteuid(), ORDINARY if os.geteuid() == 0 else os.geteuid()}:
+            who = "root" if uid == 0 else f"user {uid}"
+            empty, full = make_home(uid, 0), make_home(uid, REPOSITORIES)
+            made += [empty, full]
+            commands = {"bare bubblewrap": BARE} | {name: [str(path), "/bin/true"] for name, path in builds.items()}
+            for command in commands.values():
+                once(command, empty, uid), once(command, full, uid)  # makes what is made once
+            compare(f"true, as {who}", {name: (argv, empty) for name, argv in commands.items()}, uid, rounds)
+            for name in builds:
+                homes = {
+                    "no repository": (commands[name], empty),
+                    f"{REPOSITORIES} repositories": (commands[name], full),
+                }
+                compare(f"{name} with repositories, as {who}", homes, uid, max(5, rounds // 4))
+            many = {name: (argv, empty) for name, argv in commands.items()}
+            compare(f"{AT_ONCE} at once, as {who}", many, uid, max(3, rounds // 10), AT_ONCE)
+    finally:
+        for directory in made:
+            shutil.rmtree(directory)
+
+
+if __name__ == "__main__":
+    main()
