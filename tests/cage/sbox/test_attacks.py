@@ -451,7 +451,10 @@ def test_a_configured_hooks_directory_is_guarded(world: World, target: list[str]
 
 INCLUDED = {
     "an included file": ("printf '[color]\\n\\tui = auto\\n' >inc; git config include.path ../inc", "inc"),
-    "husky": ("mkdir -p .husky/_; git config core.hooksPath .husky/_; printf '#!/bin/sh\\nexit 0\\n' >.husky/pre-commit", ".husky/pre-commit"),
+    "husky": (
+        "mkdir -p .husky/_; git config core.hooksPath .husky/_; printf '#!/bin/sh\\nexit 0\\n' >.husky/pre-commit",
+        ".husky/pre-commit",
+    ),
 }
 
 

@@ -170,7 +170,8 @@ def test_settings_that_are_not_understood_stop_the_cage(world: World, conf: Path
 STOPPED = {
     "a write": ("touch ~/new", "the cage stopped a write"),
     "the network": (
-        "/usr/bin/python3 -c \"import socket; socket.create_connection(('192.0.2.1', 9), 5)\"", "the cage has no network",
+        "/usr/bin/python3 -c \"import socket; socket.create_connection(('192.0.2.1', 9), 5)\"",
+        "the cage has no network",
     ),
     "a name": ("curl -sS http://example.invalid/ || exit 1", "the cage has no network"),
     "a hidden file": ("cat ~/.netrc", "is hidden in the cage"),

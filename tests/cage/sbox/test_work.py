@@ -329,7 +329,7 @@ def test_many_cages_at_once(world: World, place: Path) -> None:
         world.start([str(world.sbox), "sh", "-c", f"echo {n} >~/.cache/many-{n} && cat ~/.cache/many-{n} && grep -q d ~/.cache/tool/data"], cwd=place)
         for n in range(count)
     ]  # fmt: skip
-    ends = [cage.communicate(timeout=60) + (cage.returncode,) for cage in cages]
+    ends = [(*cage.communicate(timeout=60), cage.returncode) for cage in cages]
     assert ends == [(f"{n}\n", "", 0) for n in range(count)]
 
 

@@ -113,9 +113,8 @@ class World:
     def repository(self, name: str) -> Path:
         """A fresh repository with one commit under `projects`; rights as for an ordinary clone."""
         path = self.projects / name
-        done = self.bare(
-            "bash", "-ec", 'git init -q -b main "$0"; cd "$0"; echo one >file; git add file; git commit -qm one', str(path)
-        )  # fmt: skip
+        make = 'git init -q -b main "$0"; cd "$0"; echo one >file; git add file; git commit -qm one'
+        done = self.bare("bash", "-ec", make, str(path))
         assert done.returncode == 0, done.stderr
         return path
 
