@@ -462,7 +462,8 @@ def test_an_agent_that_closed_its_end_is_blocked(serve: Serve, agent: Agent) -> 
         assert process.stdout and process.stderr
         process.stdout.close()
         send(process)
-        assert b"the agent is gone" in process.stderr.read()
+        said = process.stderr.read()  # whichever is seen first: its closed end, or the answer it does not take
+        assert b"the agent is gone" in said or b"the agent did not take the answer" in said
         assert process.wait(LIMIT) == 2
 
 
