@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
 
 import click
 
 from slack_gate.cli.files import with_store
 from slack_gate.config import load
-from slack_gate.core.display import one_line
-from slack_gate.errors import NotFound
+from slack_gate.core.display import one_line, visible
+from slack_gate.errors import LogError, NotFound
 from slack_gate.store.log import verify as verify_chain
+
+# A daemon may be writing: its newest line is in the database a moment before it is in the file. Seconds between looks.
+PAUSES_S = (0.2, 1.0, 0.0)
 
 
 @click.group(invoke_without_command=True)
@@ -21,34 +29,66 @@ def log(ctx: click.Context, as_json: bool) -> None:
     """Show the log, or verify that nothing in it was changed or removed."""
     if ctx.invoked_subcommand is not None:
         return
-    path = load().log_path
-    try:
-        with path.open("rb") as lines:
-            for line in lines:
-                click.echo(line.decode().rstrip("\n") if as_json else _readable(json.loads(line)))
-    except FileNotFoundError as error:
-        raise NotFound(f"There is no log {path} yet.", "`slack-gate serve` writes it.") from error
+    with _opened(load().log_path) as lines:
+        for number, line in enumerate(lines, 1):
+            text = line.decode(errors="backslashreplace").rstrip("\n")
+            if as_json:  # every line of ours is printable ASCII
+                click.echo(text if text.isascii() and text.isprintable() else visible(text))
+            else:
+                click.echo(_readable(text, number))
 
 
 @log.command()
 def verify() -> None:
     """Exit 0 when the chain of the log holds to its end, else 1 with the first bad line."""
     path = load().log_path
-    head = with_store(lambda store: store.log_head(), repair=False)
+    for pause in PAUSES_S:
+        fault, count = _checked(path)
+        if fault is None:
+            click.echo(f"The log holds: {count} lines, none changed, none missing.")
+            return
+        time.sleep(pause)
+    click.echo(f"The log {path} does not hold: {fault}.")
+    sys.exit(1)
+
+
+def _checked(path: Path) -> tuple[str | None, int]:
+    """The fault, None for none, and how many lines there should be."""
+    head = with_store(lambda store: store.log_head())
+    count = head[0] if head else 0
     try:
-        with path.open("rb") as lines:
-            fault = verify_chain(lines, head)
+        with path.open("rb") as file:
+            return verify_chain(_lines_so_far(file), head), count
     except FileNotFoundError:
-        fault = "the file is missing" if head is not None else None
+        return ("the file is missing" if head else None), count
     except OSError as error:
-        fault = f"it cannot be read ({error.strerror})"
-    if fault is not None:
-        click.echo(f"The log {path} does not hold: {fault}.")
-        sys.exit(1)
-    click.echo(f"The log holds: {head[0] if head else 0} lines, none changed, none missing.")
+        return f"it cannot be read ({error.strerror})", count
 
 
-def _readable(line: dict[str, object]) -> str:
-    what = line["command"] or line["tool"] or ""
-    who = f" ({line['user']})" if line["user"] else ""
-    return f"{line['ts']}  {line['decision']} by {line['by']}{who}  {one_line(str(what), 120)}"
+def _lines_so_far(file: BinaryIO) -> Iterator[bytes]:
+    """The lines that were there when the reading began."""
+    left = os.fstat(file.fileno()).st_size
+    while left > 0 and (line := file.readline(left)):
+        left -= len(line)
+        yield line
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except FileNotFoundError as error:
+        raise NotFound(f"There is no log {path} yet.", "`slack-gate serve` writes it.") from error
+    except OSError as error:
+        raise LogError(f"The log {path} cannot be read: {error.strerror}.") from error
+
+
+def _readable(text: str, number: int) -> str:
+    """One line for a person; what is not a line of the log is shown as it is, safely."""
+    try:
+        line = json.loads(text)
+        what = line["command"] or line["tool"] or ""
+        who = f" ({line['user']})" if line["user"] else ""
+        outcome = f"{line['ts']}  {line['decision']} by {line['by']}{who}"
+        return f"{one_line(outcome, 120)}  {one_line(str(what), 120)}"
+    except (ValueError, KeyError, TypeError):
+        return f"line {number} is damaged: {one_line(text, 120)}"

@@ -23,7 +23,7 @@ def requests(ctx: click.Context) -> None:
 
 @requests.command("list")
 @click.option("--json", "as_json", is_flag=True, help="One JSON array.")
-@click.option("--limit", default=20, show_default=True, help="How many of the newest.")
+@click.option("--limit", default=20, type=click.IntRange(1), show_default=True, help="How many of the newest.")
 def list_requests(as_json: bool = False, limit: int = 20) -> None:
     """The newest requests, newest first, id first; secrets are masked."""
     found = with_store(lambda store: store.requests(limit))
@@ -33,7 +33,8 @@ def list_requests(as_json: bool = False, limit: int = 20) -> None:
     for request in found:
         asked = datetime.fromtimestamp(request.created_at).astimezone().isoformat(timespec="seconds")
         what = one_line(mask(request.command or request.tool), 100)
-        who = f" by {request.decided_name or request.decided_by}" if request.decided_by else ""
+        by = one_line(request.decided_name or request.decided_by, 80)
+        who = f" by {by}" if by else ""
         click.echo(f"{request.id}  {asked}  {request.state}{who}  {what}")
 
 

@@ -31,7 +31,8 @@ def list_rules(as_json: bool = False) -> None:
         return
     for rule in active:
         since = datetime.fromtimestamp(rule.created_at).astimezone().isoformat(timespec="minutes")
-        click.echo(f"{rule.id}  {rule.key.tool}: {one_line(rule.shown, 200)}  (by {rule.created_by}, {since})")
+        what = one_line(f"{rule.key.tool}: {rule.shown}", 200)
+        click.echo(f"{rule.id}  {what}  (by {one_line(rule.created_by, 40)}, {since})")
     if not active:
         click.echo("Nothing is remembered.", err=True)
 

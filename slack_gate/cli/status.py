@@ -7,13 +7,16 @@ import os
 import socket
 import struct
 import sys
+import time
 from pathlib import Path
 
 import click
 
 from slack_gate.config import load
+from slack_gate.core.display import one_line
 
 TIMEOUT_S = 5.0
+MAX_REPLY = 65536
 HEADER = b"slack-gate/1 status 0 " + b"0" * 32 + b" 5 -\n"
 
 
@@ -22,28 +25,45 @@ HEADER = b"slack-gate/1 status 0 " + b"0" * 32 + b" 5 -\n"
 def status(as_json: bool) -> None:
     """Whether the daemon is up and hears Slack; exit 0 when healthy, else 1."""
     path = load().socket_path
-    found = _ask(path)
+    try:
+        found = _read(_ask(path))
+    except OSError as error:
+        found = _unhealthy(f"no daemon answers on {path} ({error.strerror or error})")
+    except ValueError as error:
+        found = _unhealthy(f"what answers on {path} is no daemon of ours ({error})")
     if as_json:
         click.echo(json.dumps(found))
-    elif found["healthy"]:
+    elif found["healthy"] is True:
         click.echo(f"Healthy: Slack was heard {found['lastInboundSeconds']} s ago, hooks are answered on {path}.")
     else:
-        click.echo(f"Not healthy: {found['fault']}.")
-    sys.exit(0 if found["healthy"] else 1)
+        click.echo(f"Not healthy: {one_line(str(found['fault']), 400)}.")
+    sys.exit(0 if found["healthy"] is True else 1)
 
 
-def _ask(path: Path) -> dict[str, object]:
-    try:
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(TIMEOUT_S)
-            connection.connect(str(path))
-            uid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
-            if uid != os.geteuid():
-                return {"healthy": False, "fault": f"another user's process (uid {uid}) listens on {path}"}
-            connection.sendall(HEADER)
-            reply = b"".join(iter(lambda: connection.recv(65536), b""))
-    except OSError as error:
-        return {"healthy": False, "fault": f"no daemon answers on {path} ({error.strerror or error})"}
-    body = reply.partition(b"\n")[2]
-    found: dict[str, object] = json.loads(body)
+def _unhealthy(fault: str) -> dict[str, object]:
+    return {"healthy": False, "lastInboundSeconds": None, "fault": fault}
+
+
+def _ask(path: Path) -> bytes:
+    """Everything the daemon answers. Raises OSError, and ValueError for another user's process."""
+    deadline = time.monotonic() + TIMEOUT_S
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(TIMEOUT_S)
+        connection.connect(str(path))
+        uid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+        if uid != os.geteuid():
+            raise ValueError(f"it runs as uid {uid}")
+        connection.sendall(HEADER)
+        reply = b""
+        while len(reply) < MAX_REPLY and (part := connection.recv(MAX_REPLY)):
+            reply += part
+            connection.settimeout(max(deadline - time.monotonic(), 0.001))
+    return reply
+
+
+def _read(reply: bytes) -> dict[str, object]:
+    """The status in a reply; raises ValueError when it holds none."""
+    found = json.loads(reply.partition(b"\n")[2] or b"null")
+    if not isinstance(found, dict) or not {"healthy", "lastInboundSeconds", "fault"} <= set(found):
+        raise ValueError("it does not tell its health")
     return found

@@ -443,6 +443,12 @@ async def _card_on_file(settings: Settings) -> None:
     await _until(stored)
 
 
+async def _status(settings: Settings) -> tuple[int | None, bool]:
+    status = await spawn(settings, "status", "--json")
+    output, _ = await status.communicate()
+    return status.returncode, json.loads(output)["healthy"]
+
+
 async def test_a_second_daemon_is_refused_while_the_first_is_too_busy_to_answer(tmp_path: Path) -> None:
     async with LocalSlack() as slack:
         ana = slack.add_user("U0ANA", name="Ana")
@@ -450,6 +456,7 @@ async def test_a_second_daemon_is_refused_while_the_first_is_too_busy_to_answer(
         async with serving(settings) as first:
             h = House(slack, ana, settings, None)  # type: ignore[arg-type]
             hook, card = await h.asked("git push origin main")
+            assert await _status(settings) == (0, True)
             inode = settings.socket_path.stat().st_ino
             first.send_signal(signal.SIGSTOP)
             second = await spawn(settings, "serve")
@@ -458,6 +465,7 @@ async def test_a_second_daemon_is_refused_while_the_first_is_too_busy_to_answer(
             assert b"Another slack-gate daemon" in error
             assert b"Traceback" not in error
             assert settings.socket_path.stat().st_ino == inode
+            assert await _status(settings) == (1, False)
             first.send_signal(signal.SIGCONT)
             await ana.click(card, "Approve")
             assert (await h.ended(hook)).decision == "allow"

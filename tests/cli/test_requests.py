@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import json
+
+from tests.cli.conftest import Home
+
+
+def test_newest_first_with_what_became_of_them(home: Home) -> None:
+    home.ask(1, "touch a")
+    home.ask(2, "curl -H 'Authorization: Bearer ghp_EXAMPLE0123456789' x")
+    home.ask(3, None, tool="WebFetch")
+    ended = home.run("requests")
+    assert ended.out == home.run("requests", "list").out
+    lines = ended.out.splitlines()
+    assert [line.split()[0] for line in lines] == ["SG-3", "SG-2", "SG-1"]
+    assert lines[2].endswith("approved by Ana  touch a")
+    assert lines[0].endswith("WebFetch")
+    assert "[masked 21]" in lines[1]
+    assert "ghp_EXAMPLE" not in ended.out + home.run("requests", "list", "--json").out
+    assert len(home.run("requests", "list", "--limit", "1").out.splitlines()) == 1
+
+
+def test_as_json(home: Home) -> None:
+    home.ask(1)
+    [found] = json.loads(home.run("requests", "list", "--json").out)
+    assert found == {
+        "id": "SG-1", "digest": "d", "state": "approved", "agent": "claude-code", "session": "s1", "tool": "Bash",
+        "command": "touch a", "input": {"command": "touch a"}, "cwd": "/w", "createdAt": 1001.0, "expiresAt": 1300.0,
+        "decidedAt": 1100.0, "decidedBy": "U0ANA", "reason": "ok",
+    }  # fmt: skip
+
+
+def test_nothing_asked_yet(home: Home) -> None:
+    home.store(lambda store: store.rules())
+    assert home.run("requests").out == ""
+    assert json.loads(home.run("requests", "list", "--json").out) == []

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import json
+
+from tests.cli.conftest import Home
+
+
+def test_nothing_remembered(home: Home) -> None:
+    home.store(lambda store: store.rules())
+    ended = home.run("rules")
+    assert (ended.code, ended.out, ended.err) == (0, "", "Nothing is remembered.\n")
+    assert json.loads(home.run("rules", "list", "--json").out) == []
+
+
+def test_a_rule_is_listed_id_first(home: Home) -> None:
+    home.ask(1)
+    listed = home.run("rules")
+    assert listed.out == home.run("rules", "list").out
+    rule = listed.out.split()[0]
+    assert rule.startswith("R-")
+    assert "Bash: touch  (by U0ANA, 1970-01-01T00:18+" in listed.out
+    [found] = json.loads(home.run("rules", "list", "--json").out)
+    assert found == {
+        "id": rule, "tool": "Bash", "words": ["touch"], "shown": "touch", "createdAt": 1100.0, "createdBy": "U0ANA",
+        "request": "SG-1",
+    }  # fmt: skip
+
+
+def test_revoking(home: Home) -> None:
+    home.ask(1)
+    rule = home.run("rules").out.split()[0]
+    ended = home.run("rules", "revoke", rule)
+    assert (ended.code, ended.out) == (0, f"Revoked {rule}: touch\n")
+    assert home.run("rules").out == ""
+    for unknown in (rule, "R-00000000", ""):
+        ended = home.run("rules", "revoke", unknown)
+        assert ended.code == 1
+        assert "no active rule" in ended.err
+        assert "slack-gate rules" in ended.err
+    assert json.loads(home.log.read_text().splitlines()[-1])["decision"] == "revoked"
