@@ -63,13 +63,16 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def last_seq(self) -> int:
-        """The number of the last whole line, 0 for an empty or missing file. Raises LogError when it cannot be read."""
+    def last(self) -> tuple[int, str]:
+        """Number and hash of the last whole line, 0 and FIRST for an empty or missing file.
+
+        Raises LogError when it cannot be read.
+        """
         try:
             with self.path.open("rb") as file:
-                return _last_whole(file.fileno())[0]
+                return _last_whole(file.fileno())[:2]
         except FileNotFoundError:
-            return 0
+            return 0, FIRST
         except OSError as error:
             raise _unwritable(self.path, error) from error
 
@@ -90,7 +93,7 @@ class Journal:
 
 
 def _append(fd: int, lines: Sequence[Line]) -> int:
-    last, torn = _last_whole(fd)
+    last, _, torn = _last_whole(fd)
     missing = [line for line in lines if line.seq > last]
     if not missing:
         return last
@@ -112,24 +115,25 @@ def _append(fd: int, lines: Sequence[Line]) -> int:
     return missing[-1].seq
 
 
-def _last_whole(fd: int) -> tuple[int, bytes]:
-    """The seq of the last whole line and the bytes after it (a line torn by a crash, else empty)."""
+def _last_whole(fd: int) -> tuple[int, str, bytes]:
+    """Seq and hash of the last whole line, and the bytes after it (a line torn by a crash, else empty)."""
     size = os.fstat(fd).st_size
     span = _TAIL
     while True:
         tail = os.pread(fd, span, max(0, size - span))
         head, newline, torn = tail.rpartition(b"\n")
         if not newline and size <= span:
-            return 0, torn
+            return 0, FIRST, torn
         start = head.rfind(b"\n")
         if newline and (start >= 0 or size <= span):
-            return _seq_of(head[start + 1 :]), torn
+            return *_seq_and_hash(head[start + 1 :]), torn
         span *= 4
 
 
-def _seq_of(line: bytes) -> int:
+def _seq_and_hash(line: bytes) -> tuple[int, str]:
     try:
-        return int(json.loads(line)["seq"])
+        fields = json.loads(line)
+        return int(fields["seq"]), str(fields["hash"])
     except (ValueError, KeyError, TypeError) as error:
         raise LogError(
             "The last line of the log file is not one of ours.",
@@ -156,6 +160,9 @@ def verify(lines: Iterable[bytes], head: tuple[int, str] | None) -> str | None:
             previous, seq = fields["hash"], fields["seq"]
         except (ValueError, KeyError, TypeError):
             return f"line {number} is not a line of this log"
-    if head is not None and head != (seq, previous):
-        return f"line {seq + 1} is missing: the database holds lines up to {head[0]}"
-    return None
+    known, known_hash = head or (0, FIRST)
+    if seq > known:
+        return f"it goes on after line {known}, the last one that the database knows"
+    if seq < known:
+        return f"line {seq + 1} is missing: the database holds lines up to {known}"
+    return None if previous == known_hash else f"line {seq} is not the one that the database holds"

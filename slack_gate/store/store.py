@@ -17,7 +17,7 @@ from slack_gate.core.ports import Click, Clock, Entry, Verdict
 from slack_gate.core.request import Choice, Decision, Request, State, may
 from slack_gate.core.rules import Key, Rule
 from slack_gate.core.secrets import mask, mask_value
-from slack_gate.errors import NotFound
+from slack_gate.errors import LogError, NotFound
 from slack_gate.store.database import Database, create_tables
 from slack_gate.store.log import FIRST, Journal, Line, chained
 from slack_gate.store.tables import cards, log, requests, rules
@@ -202,7 +202,8 @@ class Store:
 
     def _catch_up(self) -> None:
         """Another process wrote lines between ours, a crash or a full disk left some out: take them from the table."""
-        self._written = self.journal.last_seq()
+        self._written, last = self.journal.last()
+        self._refuse_another_database(last)
         query = select(log.c.seq, log.c.line, log.c.hash).order_by(log.c.seq).limit(_BATCH)
         while True:
             missing = query.where(log.c.seq > self._written)
@@ -210,6 +211,16 @@ class Store:
             if not lines:
                 return
             self._written = self.journal.append([Line(*line) for line in lines])
+
+    def _refuse_another_database(self, last: str) -> None:
+        """A new or restored database under an old file: its lines would be taken for written ones and be lost."""
+        same = select(log.c.hash).where(log.c.seq == self._written)
+        known = self.database.transaction(lambda connection: connection.execute(same).scalar())
+        if self._written and known != last:
+            raise LogError(
+                f"The log {self.journal.path} ends with line {self._written}, which is not in the database.",
+                "Restore the database that belongs to it, or move the log away to begin a new one.",
+            )
 
     async def _end_all(
         self, condition: ColumnElement[bool], state: State, by: str, reason: str, now: float
