@@ -18,6 +18,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from slack_gate.core.secrets import mask
 from slack_gate.errors import ConfigError
 
 MAX_WAIT_S = 24 * 3600
@@ -83,7 +84,7 @@ class Settings(BaseSettings):
     def _user_ids(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for user in value:
             if not (user[:1] in ("U", "W") and user.isalnum() and user.isascii()):
-                raise ValueError(f"{user!r} is not a Slack user id such as U012AB3CD")
+                raise ValueError(f"{mask(user)!r} is not a Slack user id such as U012AB3CD")
         return value
 
     @field_validator("slack_api_url")
