@@ -96,8 +96,9 @@ class Daemon:
             return
         with connection.makefile("rb") as stream:
             self.frames.append(read_frame(stream))
-            connection.sendall(reply)
-            connection.shutdown(socket.SHUT_WR)
+            with suppress(BrokenPipeError):  # a client whose agent is gone may have hung up
+                connection.sendall(reply)
+                connection.shutdown(socket.SHUT_WR)
             self.rests.append(stream.read())
 
     def end(self) -> None:
