@@ -96,10 +96,10 @@ class Daemon:
             return
         with connection.makefile("rb") as stream:
             self.frames.append(read_frame(stream))
-            with suppress(BrokenPipeError):  # a client whose agent is gone may have hung up
+            with suppress(ConnectionError):  # a client whose agent is gone may have hung up
                 connection.sendall(reply)
                 connection.shutdown(socket.SHUT_WR)
-            self.rests.append(stream.read())
+                self.rests.append(stream.read())
 
     def end(self) -> None:
         """Wait until every reply is given."""
