@@ -88,9 +88,10 @@ def card(request: Request, keys: Sequence[Key], caged: bool) -> Picture:
 
 
 def ending(request: Request) -> Picture:
-    """The outcome alone, for a message whose full picture Slack refuses: better bare than with live buttons."""
+    """The outcome in few words, for a message whose full picture Slack refuses: better bare than with live buttons."""
     outcome = _outcome(request)
-    return Picture(_escaped(one_line(outcome, MAX_NOTIFICATION)), [_section(f"{outcome}\n{_origin(request)}")])
+    asked = one_line(_summary(request, parts(request)), 300)
+    return Picture(_escaped(one_line(outcome, MAX_NOTIFICATION)), [_section(f"{outcome}\n{asked}\n{_origin(request)}")])
 
 
 def reason_modal(request: Request) -> Block:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,7 @@ from slack_gate.local_slack.blocks import UPDATE_TEXT, message_faults, total, vi
 from slack_gate.slack.cards import Picture, card, ending, reason_modal, unshowable
 
 BUDGET = 8000
+HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 ENDS = [state for state in State if state is not State.PENDING]
 
 
@@ -97,6 +99,7 @@ def check(shown: Picture, live: bool) -> None:
     assert total(shown.blocks) <= BUDGET
     assert 0 < units(shown.text) <= 400 < UPDATE_TEXT
     assert "\n" not in shown.text
+    assert not {unicodedata.category(char) for char in plain(shown.blocks) + shown.text if char not in "\n\t"} & HIDDEN
     for text in parsed(shown.blocks):
         assert text.removeprefix("Expires ").startswith("<!date^17000"), text
     assert any(block["type"] == "actions" for block in shown.blocks) is live
@@ -217,6 +220,7 @@ def test_three_thousand_characters_are_shown_unless_escapes_make_them_more(comma
             request(command="\u200b" * 3000),
             "The command has 3000 characters (24000 as drawn); a card shows at most 6178",
         ),
+        (request(command="\U0001f600" * 3200), "The command has 3200 characters (6400 as drawn)"),
         (request("Write", tool_input={"file_path": "/x", "content": "y" * 7000}), "The input has 70"),
         (request(command="ls", cwd="/" + "d" * 1000), "The working directory has 1001 characters"),
         (request("m" * 101, tool_input={}), "The tool's name has 101 characters"),
@@ -349,6 +353,13 @@ def test_a_write_shows_its_path_and_its_text_as_it_is() -> None:
     assert "Last line: rm -rf ~" in plain(shown[-2])
 
 
+def test_what_the_agent_says_of_a_command_is_shown_whole() -> None:
+    words = "d" * 150 + "\u202e"
+    shown = picture(request(tool_input={"command": "ls", "description": words, "timeout": 120000})).blocks
+    assert f"description: {words[:-1]}\\u{{202e}}\ntimeout = 120000" in plain(shown[-2])
+    assert literals(shown) == ["ls"]
+
+
 def test_an_edit_keeps_the_order_of_its_texts() -> None:
     tool_input = {"file_path": "/x", "old_string": "a\nb", "new_string": "c", "replace_all": True}
     assert literals(picture(request("Edit", tool_input=tool_input)).blocks) == [
@@ -382,7 +393,7 @@ def test_the_command_or_its_last_line_is_within_two_blocks_of_the_buttons() -> N
     for tool_input in (
         {"command": "git push origin main"},
         {"command": "git push origin main", "description": "Push", "timeout": 3},
-        {"command": "a\ngit push origin main", "description": "x\ny"},
+        {"command": "git push origin main", "description": "x\ny"},
     ):
         shown = picture(request(tool_input=tool_input)).blocks
         assert shown[-1]["type"] == "actions"
