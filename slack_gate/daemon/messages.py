@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Literal
+from contextlib import suppress
+from typing import Literal, TextIO, cast
 
 import structlog
 
@@ -26,8 +27,20 @@ def configure(form: Literal["text", "json"]) -> None:
             _safe,
             renderer,
         ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _Stderr())),
     )
+
+
+class _Stderr:
+    """Where messages go; a terminal or pipe that is gone stops the messages, never the daemon."""
+
+    def write(self, text: str) -> None:
+        with suppress(OSError, ValueError):
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
 
 
 def _safe(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
