@@ -102,18 +102,19 @@ async def _sample_agent(work: Path, socket: Path) -> bool:
     good = True
     for number, step in enumerate(STEPS, 1):
         click.echo(f"\n[{number}/{len(STEPS)}] The agent wants to run:  {step.command}\n      ({step.remark})")
-        allowed, reason = await _ask(step, number, session, work, socket)
+        allowed, reason, command = await _ask(step, number, session, work, socket)
         good = good and allowed == (step.click != "Deny")
         if not allowed:
             click.echo(f"      not run: {reason}")
             continue
-        code, output = await _run(step.command, work)
+        code, output = await _run(command, work)
         good = good and code == 0
         click.echo(f"      allowed: {reason}\n      ran, exit code {code}{': ' + output if output else ''}")
     return good
 
 
-async def _ask(step: Step, number: int, session: str, work: Path, socket: Path) -> tuple[bool, str]:
+async def _ask(step: Step, number: int, session: str, work: Path, socket: Path) -> tuple[bool, str, str]:
+    """Whether it may run, why, and the command to run, which the answer may have rewritten."""
     event = {
         "session_id": session,
         "hook_event_name": "PreToolUse",
@@ -130,9 +131,10 @@ async def _ask(step: Step, number: int, session: str, work: Path, socket: Path) 
     )
     output, error = await hook.communicate(json.dumps(event).encode())
     if hook.returncode != 0:
-        return False, error.decode().strip()
+        return False, error.decode().strip(), ""
     answer = json.loads(output)["hookSpecificOutput"]
-    return answer["permissionDecision"] == "allow", answer["permissionDecisionReason"]
+    command = answer.get("updatedInput", event["tool_input"])["command"]
+    return answer["permissionDecision"] == "allow", answer["permissionDecisionReason"], command
 
 
 async def _run(command: str, work: Path) -> tuple[int | None, str]:

@@ -33,25 +33,29 @@ def environment(settings: Settings, **more: str) -> dict[str, str]:
     }
 
 
-async def spawn(settings: Settings, *arguments: str, **more: str) -> asyncio.subprocess.Process:
+async def spawn(
+    settings: Settings, *arguments: str, stderr: int = asyncio.subprocess.PIPE, **more: str
+) -> asyncio.subprocess.Process:
     """`slack-gate ARGUMENTS` with the settings in its environment."""
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", "from slack_gate.cli import main; main()", *arguments),
         env=environment(settings, **more),
         cwd=Path(__file__).parents[2],
         stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+        stderr=stderr,
     )
 
 
 @asynccontextmanager
-async def serving(settings: Settings) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A daemon that has told that it is ready; killed at the end if it still runs."""
+async def serving(
+    settings: Settings, stderr: int = asyncio.subprocess.PIPE
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A daemon that has told that it is ready; at the end it stops in good order, if it still runs."""
     address = f"\0slack-gate-test-{secrets.token_hex(8)}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
         notify.bind(address)
         notify.setblocking(False)
-        daemon = await spawn(settings, "serve", NOTIFY_SOCKET="@" + address[1:])
+        daemon = await spawn(settings, "serve", stderr=stderr, NOTIFY_SOCKET="@" + address[1:])
         try:
             told = asyncio.create_task(asyncio.get_running_loop().sock_recv(notify, 100))
             ended = asyncio.create_task(daemon.wait())
@@ -59,10 +63,15 @@ async def serving(settings: Settings) -> AsyncIterator[asyncio.subprocess.Proces
             assert told.done(), f"the daemon did not start: {daemon.returncode}"
             assert told.result() == b"READY=1"
             yield daemon
+            if daemon.returncode is None:
+                daemon.terminate()
+                async with asyncio.timeout(15):
+                    _, error = await daemon.communicate()
+                assert (daemon.returncode, b"Traceback" in (error or b"")) == (0, False), error
         finally:
             if daemon.returncode is None:
                 daemon.kill()
-            await daemon.communicate()
+                await daemon.communicate()
 
 
 @dataclass

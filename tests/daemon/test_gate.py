@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from slack_gate.core.answer import Answer, Ruling
+from slack_gate.core.event import NoDecision, ToolEvent
 from slack_gate.core.ports import Verdict
 from slack_gate.core.request import Choice, Decision, Request, State
 from slack_gate.daemon.clock import SteadyClock
 from slack_gate.daemon.gate import GRACE_S, REPEAT_S, Caller
+from slack_gate.daemon.scripts import scripts_of
 from slack_gate.errors import LogError
 from slack_gate.store.log import verify
 from tests.daemon.desk import SECOND, desk
@@ -156,6 +158,20 @@ async def test_whether_a_click_could_decide(tmp_path: Path) -> None:
             assert (await d.gate.asked(decision)).verdict is verdict
         d.clock.now = request.expires_at
         assert (await d.gate.asked(ask)).verdict is Verdict.ENDED
+
+
+async def test_an_announcement_is_logged_and_left_to_the_host(tmp_path: Path) -> None:
+    async with desk(tmp_path) as d:
+        answer = await d.gate.announced(NoDecision("claude-code", "s1", "Notification"))
+        assert answer == Answer(Ruling.SILENT)
+        assert d.decisions() == ["Notification"]
+
+
+async def test_a_request_that_is_not_on_file_is_no_approval(tmp_path: Path) -> None:
+    async with desk(tmp_path) as d:
+        answer = await d.gate.wait("SG-unknown", d.event())
+        assert answer.ruling is Ruling.DENY
+        assert "not on file" in answer.reason
 
 
 # Twice is once
@@ -318,6 +334,14 @@ async def test_large_and_unreadable_scripts_are_told_apart_too(tmp_path: Path, m
         script.write_text("54321 ")
         await d.click(request)
         assert (await d.answer()).ruling is Ruling.DENY
+
+
+async def test_a_script_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.sh").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr("os.path.isfile", lambda path: str(path).endswith("x.sh"))
+        event = ToolEvent("claude-code", "s", "c", "Bash", {"command": "bash x.sh"}, str(tmp_path))
+        assert dict(scripts_of(event)) == {f"{tmp_path}/x.sh": "unreadable: Is a directory"}
 
 
 # Own files, and what is not remembered

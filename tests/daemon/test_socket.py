@@ -168,6 +168,16 @@ async def test_a_path_too_long(place: Path, name: str) -> None:
             pass
 
 
+async def test_a_directory_that_lets_nothing_be_made(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_self: socket.socket, _address: str) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(socket.socket, "bind", refused)
+    with pytest.raises(SocketError, match="cannot be made: Read-only"):
+        async with door(place):
+            pass
+
+
 async def test_a_second_daemon_of_this_process(place: Path) -> None:
     async with door(place) as (_, path):
         with pytest.raises(SocketError, match="Another slack-gate daemon"), only_daemon(path):
@@ -305,6 +315,14 @@ async def test_the_status_of_the_daemon_is_no_decision(place: Path) -> None:
         await wire.ask(GREEN, agent="status")
         assert await wire.answer() == (0, b'{"healthy": true}')
         assert not (d.place / "gate-log.jsonl").exists()
+
+
+async def test_an_announcement_is_answered_with_silence(place: Path) -> None:
+    async with door(place) as (d, path):
+        wire = await Wire.open(path)
+        await wire.ask({**GREEN, "hook_event_name": "Notification"})
+        assert await wire.answer() == (0, b"")
+        assert d.decisions() == ["Notification"]
 
 
 async def test_a_fault_inside_is_a_deny(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,24 @@
+"""`slack-gate demo --auto`: the whole product in one command, on a home of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from slack_gate.cli.demo import STEPS
+from tests.cli.test_cli import program
+
+
+def test_it_shows_a_green_an_approved_and_a_denied_command(tmp_path: Path) -> None:
+    for _ in range(2):  # it can be repeated
+        ended = program("demo", "--auto", "--port", "0", HOME=str(tmp_path), PATH="/usr/local/bin:/usr/bin:/bin")
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        assert "Traceback" not in ended.stderr
+        for number, step in enumerate(STEPS, 1):
+            assert f"[{number}/{len(STEPS)}] The agent wants to run:  {step.command}" in ended.stdout
+        assert "ran, exit code 0: hello from the cage" in ended.stdout
+        assert "Approved by You" in ended.stdout
+        assert "not run: Denied by You" in ended.stdout
+    work = tmp_path / "projects" / "slack-gate-demo"
+    assert (work / "release-1.4.2.txt").exists()
+    assert (work / "database").is_dir()
+    assert not (tmp_path / ".config" / "slack-gate").exists()
