@@ -79,7 +79,7 @@ async def test_a_daemon_whose_terminal_is_gone_goes_on(tmp_path: Path) -> None:
         ana = slack.add_user("U0ANA", name="Ana")
         settings = settings_for(slack, tmp_path)
         h = House(slack, ana, settings, None)  # type: ignore[arg-type]
-        async with serving(settings, stderr=theirs):
+        async with serving(settings, stderr=theirs) as daemon:
             os.close(theirs)
             os.close(ours)  # from now on every message fails
             for _ in range(2):
@@ -89,3 +89,5 @@ async def test_a_daemon_whose_terminal_is_gone_goes_on(tmp_path: Path) -> None:
             hook, card = await h.asked("git push origin main")
             await ana.click(card, "Approve")
             assert (await h.ended(hook)).decision == "allow"
+            daemon.kill()  # Python's own last flush would fail too
+            await daemon.wait()
