@@ -14,7 +14,7 @@ from slack_gate.daemon.serve import make_private
 from slack_gate.errors import ConfigError
 from slack_gate.local_slack.server import LocalSlack
 from tests.daemon.house import House, settings_for
-from tests.daemon.serving import Wire, serving, spawn
+from tests.daemon.serving import serving, spawn
 
 
 def test_the_home_is_made_private(tmp_path: Path) -> None:
@@ -82,10 +82,9 @@ async def test_a_daemon_whose_terminal_is_gone_goes_on(tmp_path: Path) -> None:
         async with serving(settings, stderr=theirs) as daemon:
             os.close(theirs)
             os.close(ours)  # from now on every message fails
-            for _ in range(2):
-                wire = await Wire.open(settings.socket_path)
-                await wire.send(b"no frame at all\n")
-                assert await wire.hung_up()
+            slack.fail_next("chat.postMessage", error="channel_not_found")
+            lost = await h.bash("git push origin lost")
+            assert (lost.decision, "channel_not_found" in lost.reason) == ("deny", True)
             hook, card = await h.asked("git push origin main")
             await ana.click(card, "Approve")
             assert (await h.ended(hook)).decision == "allow"
