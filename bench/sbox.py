@@ -46,34 +46,62 @@ def make_home(uid: int, repositories: int) -> Path:
     return home
 
 
-def start(argv: list[str], home: Path, uid: int) -> subprocess.Popen[bytes]:
-    who = [] if uid == os.geteuid() else ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--"]
+def start(argv: list[str], home: Path) -> subprocess.Popen[bytes]:
     environment = {"HOME": str(home), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return subprocess.Popen([*who, *argv], cwd=home / "projects", env=environment, **quiet)  # type: ignore[call-overload,no-any-return]
+    return subprocess.Popen(argv, cwd=home / "projects", env=environment, **quiet)  # type: ignore[call-overload,no-any-return]
 
 
-def once(argv: list[str], home: Path, uid: int, count: int = 1) -> float:
+def once(argv: list[str], home: Path, count: int = 1) -> float:
     """Milliseconds from the start of the first to the end of the last."""
     begin = time.perf_counter()
-    running = [start(argv, home, uid) for _ in range(count)]
+    running = [start(argv, home) for _ in range(count)]
     if any([process.wait() for process in running]):  # a list: all are waited for
         raise SystemExit(f"failed: {argv}")
     return (time.perf_counter() - begin) * 1000
 
 
-def compare(title: str, runs: dict[str, tuple[list[str], Path]], uid: int, rounds: int, count: int = 1) -> None:
+def compare(title: str, runs: dict[str, tuple[list[str], Path]], rounds: int, count: int = 1) -> None:
     """Print the median of each in milliseconds, and its ratio to the first."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name in random.sample(list(runs), len(runs)):
             argv, home = runs[name]
-            times[name].append(once(argv, home, uid, count))
+            times[name].append(once(argv, home, count))
     print(f"\n{title} ({rounds} rounds)")
     baseline = statistics.median(next(iter(times.values())))
     for name, taken in times.items():
         median = statistics.median(taken)
         print(f"  {name:24} {median:8.2f} ms  {median / baseline:5.2f} x  ({median - baseline:+.2f} ms)")
+
+
+def measure(builds: dict[str, Path], who: str, empty: Path, full: Path, rounds: int) -> None:
+    commands = {"bare bubblewrap": BARE} | {name: [str(path), "/bin/true"] for name, path in builds.items()}
+    for command in commands.values():  # makes what is made once
+        once(command, empty)
+        once(command, full)
+    compare(f"true, as {who}", {name: (argv, empty) for name, argv in commands.items()}, rounds)
+    for name in builds:
+        homes = {"no repository": (commands[name], empty), f"{REPOSITORIES} repositories": (commands[name], full)}
+        compare(f"{name} with repositories, as {who}", homes, max(5, rounds // 4))
+    many = {name: (argv, empty) for name, argv in commands.items()}
+    compare(f"{AT_ONCE} at once, as {who}", many, max(3, rounds // 10), AT_ONCE)
+
+
+def as_user(uid: int, builds: dict[str, Path], homes: tuple[Path, Path], rounds: int) -> None:
+    """Measure in a child that is this user all along: a change of user for each start would count as start."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        if uid != os.geteuid():
+            os.setgroups([])
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+        measure(builds, "root" if uid == 0 else f"user {uid}", *homes, rounds)
+        sys.stdout.flush()
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        raise SystemExit("the measurement failed")
 
 
 def main() -> None:
@@ -83,22 +111,10 @@ def main() -> None:
     made = [tools]
     try:
         builds = build(tools)
-        for uid in {os.geteuid(), ORDINARY if os.geteuid() == 0 else os.geteuid()}:
-            who = "root" if uid == 0 else f"user {uid}"
-            empty, full = make_home(uid, 0), make_home(uid, REPOSITORIES)
-            made += [empty, full]
-            commands = {"bare bubblewrap": BARE} | {name: [str(path), "/bin/true"] for name, path in builds.items()}
-            for command in commands.values():
-                once(command, empty, uid), once(command, full, uid)  # makes what is made once
-            compare(f"true, as {who}", {name: (argv, empty) for name, argv in commands.items()}, uid, rounds)
-            for name in builds:
-                homes = {
-                    "no repository": (commands[name], empty),
-                    f"{REPOSITORIES} repositories": (commands[name], full),
-                }
-                compare(f"{name} with repositories, as {who}", homes, uid, max(5, rounds // 4))
-            many = {name: (argv, empty) for name, argv in commands.items()}
-            compare(f"{AT_ONCE} at once, as {who}", many, uid, max(3, rounds // 10), AT_ONCE)
+        for uid in sorted({os.geteuid(), ORDINARY if os.geteuid() == 0 else os.geteuid()}):
+            homes = make_home(uid, 0), make_home(uid, REPOSITORIES)
+            made += homes
+            as_user(uid, builds, homes, rounds)
     finally:
         for directory in made:
             shutil.rmtree(directory)

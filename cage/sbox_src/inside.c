@@ -72,6 +72,7 @@ static void make_parents(const char *path) {
 static int make_read_only(const char *path) {
     struct statvfs info;
     if (statvfs(path, &info)) return -1;
+    if (info.f_flag & ST_RDONLY) return 0; /* as all is that lies outside the writable directories */
     unsigned long kept = info.f_flag & (ST_NOSUID | ST_NODEV | ST_NOEXEC);
     return mount(NULL, path, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | kept, NULL);
 }
