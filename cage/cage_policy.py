@@ -319,7 +319,8 @@ class Place:
     def _root(self, path: str) -> str:
         """`path` resolved, or "" where a link leads to a place that must not become writable."""
         real = os.path.realpath(path) if path else ""
-        if real == path or real == self.real_home + path[len(self.home) :]:
+        inside_home = self.home and path.startswith(self.home + "/")
+        if real == (self.real_home + path[len(self.home) :] if inside_home else path):
             return real
         hidden = _below(real, self.real_home) and "/." in real[len(self.real_home) :]
         system = any(_below(real, system) for system in _SYSTEM) and real != "/var/tmp"  # noqa: S108
@@ -963,7 +964,10 @@ _OWN_VALUES = {
     "filter.*.process": frozenset(["git-lfs filter-process", "git-lfs filter-process --skip"]),
 }
 # Sections and keys of the person's own files that are data: a path in them is read at most, or is an address.
-_OWN_DATA = frozenset("core.excludesfile core.attributesfile commit.template user url safe http mailmap".split())
+_OWN_DATA = frozenset(
+    """core.excludesfile core.attributesfile commit.template user url safe http mailmap alias mergetool difftool
+    gui""".split()
+)
 _INTO_SUBMODULES = frozenset(
     "diff.submodule diff.ignoresubmodules status.submodulesummary submodule.recurse fetch.recursesubmodules".split()
 )
@@ -982,21 +986,33 @@ def _own_config(place: Place) -> Config:
         seen += 1
         if seen > 30:
             raise _Gated("your git settings include too many files")
-        if place.holds(os.path.realpath(path)):
-            raise _Gated("your git settings include what caged code can write: " + path)
+        exposed = place.holds(os.path.realpath(path))
         for section, name, value in _parse_config(path) if os.path.lexists(path) else []:
+            if exposed and not _is_harmless(section, name, value):
+                raise _Gated("caged code can write " + path + ", which sets " + section + "." + name)
             if section.partition(".")[0] in ("include", "includeif"):
-                value = place.home + value[1:] if value[:2] == "~/" else value
-                waiting.append(os.path.join(os.path.dirname(path), value))
-            elif _follows_repository(section, name, value, place):
+                value = place.home + value[1:] if value[:2] == "~/" else os.path.join(os.path.dirname(path), value)
+                waiting.append(value)
+            if _follows_repository(section, name, value, place):
                 raise _Gated("your git settings let the repository choose what runs: " + section + "." + name)
             settings.append((section, name, value))
     return settings
 
 
-def _follows_repository(section: str, name: str, value: str, place: Place) -> bool:
+def _full_key(section: str, name: str) -> tuple[str, str]:
+    """The section's kind and the key as the lists spell it: "remote" and "remote.*.url"."""
     kind, _, which = section.partition(".")
-    full = kind + (".*." if which else ".") + name
+    return kind, kind + (".*." if which else ".") + name
+
+
+def _is_harmless(section: str, name: str, value: str) -> bool:
+    """May a file that caged code can write hold this setting?"""
+    kind, full = _full_key(section, name)
+    return full in _LOCAL_KEYS or kind in _LOCAL_SECTIONS or value.lower() in _LOCAL_VALUES.get(full, ())
+
+
+def _follows_repository(section: str, name: str, value: str, place: Place) -> bool:
+    kind, full = _full_key(section, name)
     if full in _OWN_VALUES:
         return value.lower() not in _OWN_VALUES[full]
     if full in _OWN_DATA or kind in _OWN_DATA:
@@ -1005,6 +1021,7 @@ def _follows_repository(section: str, name: str, value: str, place: Place) -> bo
 
 
 def _leads_inside(word: str, place: Place) -> bool:
+    """Is this word of a setting a path that depends on where git runs, or one in the zone?"""
     if word[:2] == "~/":
         word = place.home + word[1:]
     return word.startswith(("./", "../")) or (word[:1] == "/" and place.holds(os.path.realpath(word)))
@@ -1074,16 +1091,17 @@ def _value(text: str) -> str:
 # ---------------------------------------------------------------- git: the repository
 
 _GIT_RUNS = ("git", "ssh", "sh", "gpg", "git-lfs", "less", "pager", "editor", "vi", "nano")
-_GIT_VARIABLES = {  # variables git obeys that are harmless: with any value, or with these
-    **dict.fromkeys("GIT_TERMINAL_PROMPT GIT_CONFIG_NOSYSTEM GIT_OPTIONAL_LOCKS GIT_MERGE_AUTOEDIT".split(), None),
-    **dict.fromkeys("GIT_LFS_SKIP_SMUDGE GIT_SSL_CAINFO GIT_SSL_CAPATH GIT_PS1_SHOWDIRTYSTATE".split(), None),
-    **dict.fromkeys("GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_AUTHOR_DATE".split(), None),
-    **dict.fromkeys("GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL GIT_COMMITTER_DATE".split(), None),
-    **dict.fromkeys("GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM".split(), ("/dev/null",)),
-    **dict.fromkeys("GIT_EDITOR GIT_SEQUENCE_EDITOR GIT_PAGER GIT_ASKPASS".split(), ("", "true", ":", "cat", "less")),
-}
+# Variables that git obeys and that are harmless: with any value, with this one, with a program outside the zone.
+_GIT_VARIABLES = frozenset(
+    """GIT_TERMINAL_PROMPT GIT_CONFIG_NOSYSTEM GIT_OPTIONAL_LOCKS GIT_MERGE_AUTOEDIT GIT_LFS_SKIP_SMUDGE GIT_SSL_CAINFO
+    GIT_SSL_CAPATH GIT_PS1_SHOWDIRTYSTATE GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_AUTHOR_DATE GIT_COMMITTER_NAME
+    GIT_COMMITTER_EMAIL GIT_COMMITTER_DATE""".split()
+)
+_GIT_FILES = frozenset(["GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null"])
+_GIT_PROGRAMS = frozenset(["GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_PAGER", "GIT_ASKPASS"])
 _MAX_DIRECTORIES = 20_000  # looked through for nested repositories: about half a second
 _MAX_INDEX = 64 << 20
+_WRITTEN = frozenset("logs refs info rr-cache rebase-merge rebase-apply sequencer".split())
 
 
 class Repository:
@@ -1099,13 +1117,15 @@ class Repository:
 def _judge_git(calls: list[Git], cwd: str | None) -> None:
     """Raise _Gated unless every git call of a line runs nothing but git, whatever was planted before."""
     place, here = _place(), _cwd(cwd)
+    programs: list[str] = []
     for name, value in os.environ.items():
-        if name[:4] == "GIT_":
-            harmless = _GIT_VARIABLES.get(name, ())
-            if harmless is not None and value not in harmless:
-                raise _Gated("the variable " + name + " changes what git does")
+        if name in _GIT_PROGRAMS and not any(_leads_inside(word, place) for word in value.split()):
+            programs.append(value)
+        elif name[:4] == "GIT_" and name not in _GIT_VARIABLES and name + "=" + value not in _GIT_FILES:
+            raise _Gated("the variable " + name + " changes what git does")
     own = _own_config(place)
-    _unplanted(_GIT_RUNS, place, here, [word for _, _, value in own for word in value.lstrip("!").split()])
+    programs += [value.lstrip("!") for _, _, value in own]
+    _unplanted(_GIT_RUNS, place, here, [word for value in programs for word in value.split()])
     quiet = all(call.table is _READING for call in calls)
     moved = ""
     for call in calls:
@@ -1135,7 +1155,7 @@ def _judge_git_words(call: Git, place: Place, here: str) -> None:
     plain, sub = call.plain, call.sub
     if call.table is _ASKED:
         raise _Gated("git " + sub + " is always asked")
-    if any("%G" in value for name, value in call.options if name in ("--format", "--pretty")):
+    if any("%G" in value or "signature" in value for name, value in call.options if name in ("--format", "--pretty")):
         raise _Gated("this format runs gpg")
     if sub == "reflog" and plain[:1] in (["expire"], ["delete"], ["exists"]):
         raise _Gated("this deletes what git remembers")
@@ -1239,17 +1259,13 @@ def _modules(commons: set[str]) -> list[str]:
 
 
 def _judge_local_key(repository: Repository, section: str, name: str, value: str) -> None:
-    kind, _, which = section.partition(".")
-    full = kind + (".*." if which else ".") + name
-    if full in ("remote.*.url", "remote.*.pushurl"):
-        repository.remotes.setdefault(which, []).append(value)
+    if _full_key(section, name)[1] in ("remote.*.url", "remote.*.pushurl"):
+        repository.remotes.setdefault(section[7:], []).append(value)
         return
-    if full in _LOCAL_KEYS or kind in _LOCAL_SECTIONS or value.lower() in _LOCAL_VALUES.get(full, ()):
-        return
-    # a submodule says where it is checked out
-    if full == "core.worktree" and _below(os.path.realpath(os.path.join(repository.gitdir, value)), repository.top):
-        return
-    raise _Gated("the repository's configuration sets " + section + "." + name)
+    real = os.path.realpath(os.path.join(repository.gitdir, value))  # a submodule says where it is checked out
+    checked_out = section == "core" and name == "worktree" and _below(real, repository.top)
+    if not checked_out and not _is_harmless(section, name, value):
+        raise _Gated("the repository's configuration sets " + section + "." + name)
 
 
 def _judge_gitdir(gitdir: str, needed: frozenset[str], quiet: bool) -> None:
@@ -1268,10 +1284,9 @@ def _judge_gitdir(gitdir: str, needed: frozenset[str], quiet: bool) -> None:
     for file in ("/objects/info/alternates", "/objects/info/http-alternates"):
         if os.path.lexists(gitdir + file):
             raise _Gated("the repository borrows objects from another")
-    if not quiet:  # git appends to logs, replaces refs and stores objects by name: a link leads the write elsewhere
-        for name in ("logs", "refs"):
-            if name in links:
-                _walk(gitdir + "/" + name, links=False)
+    if not quiet:  # git writes to these by name: a link leads the write elsewhere
+        for name in _WRITTEN & links.keys():
+            _walk(gitdir + "/" + name, links=False)
         if "objects" in links and any(_links(gitdir + "/objects").values()):
             raise _Gated("the repository's .git/objects holds a link")
 

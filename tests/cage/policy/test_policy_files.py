@@ -169,6 +169,13 @@ def test_a_zone_that_leads_where_nothing_may_be_written(target: str, house: Hous
     assert house.write(os.path.realpath(real) + "/policy-new") == "gated"
 
 
+def test_a_tmp_that_leads_home(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cage.cage_policy._places", {})
+    (house.home.parent / "tmp").symlink_to(house.home)
+    monkeypatch.setattr("cage.cage_policy._TMP", str(house.home.parent / "tmp"))
+    assert house.write(house.home / "x") == house.write(house.home.parent / "tmp" / "x") == "gated"
+
+
 @pytest.mark.parametrize("home", ["", "/", "relative", "/etc", "/usr", "/proc"])
 def test_no_home_no_zone_but_tmp(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", home)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -432,6 +433,11 @@ def link(name: Path, target: Path) -> None:
 OUTSIDE = {  # links that lead a write of git's outside the zone
     "message": lambda repo, out: link(repo / ".git" / "COMMIT_EDITMSG", out / "file"),
     "log": lambda repo, out: link(repo / ".git" / "logs" / "HEAD", out / "file"),
+    "conflict": lambda repo, out: (
+        (repo / ".git" / "rr-cache").mkdir(),
+        (repo / ".git" / "rr-cache" / "0123").mkdir(),
+        (repo / ".git" / "rr-cache" / "0123" / "preimage").symlink_to(out / "file"),
+    ),
     "fetched": lambda repo, out: link(repo / ".git" / "FETCH_HEAD", out / "file"),
     "objects": lambda repo, out: (
         (repo / ".git" / "objects" / "pack").rmdir() or (repo / ".git" / "objects" / "pack").symlink_to(out)
@@ -592,6 +598,13 @@ def test_too_many_modules_are_asked(house: House, monkeypatch: pytest.MonkeyPatc
     assert house.bash("git add .") == "gated"
 
 
+@pytest.mark.parametrize("name", ["logs", "refs", "info", "rr-cache", "rebase-merge", "objects"])
+def test_a_link_below_the_git_directory_is_asked(name: str, house: House) -> None:
+    (house.repo / ".git" / name).mkdir(exist_ok=True)
+    (house.repo / ".git" / name / "link").symlink_to(house.outside / "file")
+    assert (house.bash("git status"), house.bash("git commit -m x")) == ("green", "gated")
+
+
 def test_what_follows_links_is_asked(house: House) -> None:
     """`git rm` and `git mv` of 2.39 go through a linked directory."""
     for command in ("git rm -f d/b.txt", "git mv a.txt d/"):
@@ -609,9 +622,9 @@ VARIABLES = {
     "GIT_CONFIG_PARAMETERS": "'a.b'='c'",
     "GIT_CONFIG_GLOBAL": "/x",
     "GIT_EXEC_PATH": "/x",
-    "GIT_PAGER": "/x",
-    "GIT_EDITOR": "/x",
-    "GIT_ASKPASS": "/x",
+    "GIT_PAGER": "./x",
+    "GIT_EDITOR": "/tmp/x",
+    "GIT_ASKPASS": "sh ../x",
     "GIT_OBJECT_DIRECTORY": "/x",
     "GIT_ALTERNATE_OBJECT_DIRECTORIES": "/x",
     "GIT_COMMON_DIR": "/x",
@@ -633,7 +646,8 @@ def test_a_variable_that_git_obeys_is_asked(name: str, house: House, monkeypatch
     ("name", "value"),
     [
         ("GIT_EDITOR", "true"),
-        ("GIT_PAGER", "cat"),
+        ("GIT_PAGER", "less -R"),
+        ("GIT_ASKPASS", "/usr/share/code/askpass.sh"),
         ("GIT_CONFIG_GLOBAL", "/dev/null"),
         ("GIT_CONFIG_SYSTEM", "/dev/null"),
         ("GIT_TERMINAL_PROMPT", "0"),
@@ -727,6 +741,8 @@ OWN = """# mine
 \tx = !make
 [credential "https://github.com"]
 \thelper = !/usr/bin/gh auth git-credential
+[difftool "x"]
+\tcmd = ./x
 [filter "lfs"]
 \tclean = git-lfs clean -- %f
 \tsmudge = git-lfs smudge -- %f
@@ -747,6 +763,29 @@ def test_own_settings_of_an_ordinary_person(house: House) -> None:
     (house.home / ".config" / "git" / "more").write_text("[push]\n\tdefault = simple\n")
     assert house.why("git status").rule == "git that runs nothing of the repository's choosing"
     assert house.bash("git commit -m x") == house.bash("git push origin main") == "green"
+
+
+def test_a_program_of_the_environment_planted(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_EDITOR", "code --wait")
+    (house.projects / "venv").mkdir()
+    monkeypatch.setenv("PATH", f"{house.projects}/venv:{SYSTEM_PATH}")
+    assert house.bash("git commit") == "green"
+    (house.projects / "venv" / "code").write_text("")
+    assert house.bash("git commit") == "gated"
+
+
+def test_a_home_in_the_zone(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the person's own settings are held to the repository's rules."""
+    monkeypatch.setenv("HOME", str(house.projects))
+    assert house.bash("git status") == "gated", "app is not below ~/projects or /tmp any more"
+    with tempfile.TemporaryDirectory(dir="/tmp") as home:
+        monkeypatch.setenv("HOME", home)
+        repo = make_repository(Path(home) / "projects" / "app")
+        assert house.bash("git status", repo) == "green"
+        (Path(home) / ".gitconfig").write_text("[user]\n\tname = Dev\n")
+        assert house.bash("git status", repo) == "green"
+        (Path(home) / ".gitconfig").write_text("[core]\n\tpager = less\n")
+        assert house.bash("git status", repo) == "gated"
 
 
 def test_own_settings_in_the_zone_are_asked(house: House) -> None:
