@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { DEPTH_PROJECTS = 3, DEPTH_TMP = 1, MOST_DIRECTORIES = 20000 };
+enum { DEPTH_PROJECTS = 3, DEPTH_TMP = 1 };
 
 /* Read-only where they are; where they are not, their appearance is reported. */
 static const char *const TOOL_FILES[] = {".claude", ".mcp.json", ".vscode", ".idea", ".envrc"};
@@ -26,13 +26,22 @@ typedef struct {
     Run *run;
     List found;               /* worktrees of the repositories */
     List pins, guards, hides; /* paths; written to the plan in this order, the cover between the first two */
-    int directories;          /* looked at so far */
 } Search;
 
 static void add_once(List *list, const char *path) {
     for (size_t i = list->count; i-- > 0 && list->count - i < 16;)
         if (!strcmp(list->at[i], path)) return;
     add(list, path);
+}
+
+/* A link cannot be pinned by a mount; what it leads to is guarded, and a change of the link itself is said. */
+static void watch_link(Search *search, const char *path) {
+    char target[PATH_MAX];
+    ssize_t length = readlink(path, target, sizeof target - 1);
+    if (length <= 0) return;
+    target[length] = 0;
+    add(&search->run->links, path);
+    add(&search->run->links, text("%s", target));
 }
 
 static void guard(Search *search, const char *path) {
@@ -47,6 +56,46 @@ static void pin(Search *search, const char *zone, const char *path) {
     add_once(&search->pins, path);
 }
 
+/* What a line of a git configuration names, when it lies in the zone; watched while it is not there. */
+static void guard_named(Search *search, const char *zone, const char *base, const char *value) {
+    const char *name = value[0] == '/' ? value : text("%s/%s", base, value), *path = realpath(name, NULL);
+    if (!path && is_below(name, zone)) add(&search->run->watched, name);
+    if (!path || !is_below(path, zone) || !strcmp(path, zone)) return;
+    size_t length = strlen(path);
+    if (length > 9 && !strcmp(path + length - 9, "/.husky/_")) path = text("%.*s", (int)length - 2, path); /* runs its parent's */
+    pin(search, zone, path);
+    guard(search, path);
+}
+
+static bool value_of(const char *key, size_t length, char *value) {
+    return sscanf(key + length, " = %4095[^\n]", value) == 1;
+}
+
+/* The hooks directory, the included files and, for a submodule, the worktree that a configuration names. Relative names
+ * count from the git directory, that of the hooks from the worktree, which for a repository lies above it. */
+static void guard_configured(Search *search, const char *zone, const char *git) {
+    char config[65536], value[PATH_MAX];
+    int fd = open(text("%s/config", git), O_RDONLY | O_CLOEXEC);
+    ssize_t count = fd < 0 ? -1 : read(fd, config, sizeof config - 1);
+    if (fd >= 0) close(fd);
+    if (count <= 0) return;
+    config[count] = 0;
+    const char *worktree = text("%s/..", git);
+    for (const char *key = config; (key = strcasestr(key, "worktree")); key += 8) {
+        if (!value_of(key, 8, value)) continue;
+        const char *path = realpath(value[0] == '/' ? value : text("%s/%s", git, value), NULL);
+        if (!path || !is_below(path, zone)) continue;
+        worktree = path;
+        pin(search, zone, path);
+        guard(search, text("%s/.git", path));
+    }
+    for (const char *key = config; (key = strcasestr(key, "hookspath")); key += 9)
+        if (value_of(key, 9, value)) guard_named(search, zone, worktree, value);
+    if (!strcasestr(config, "[include")) return;
+    for (const char *key = config; (key = strcasestr(key, "path")); key += 4)
+        if (value_of(key, 4, value)) guard_named(search, zone, git, value);
+}
+
 static bool is_git_file(const char *name) {
     for (size_t i = 0; i < sizeof GIT_FILES / sizeof *GIT_FILES; i++)
         if (!strcmp(name, GIT_FILES[i])) return true;
@@ -55,11 +104,18 @@ static bool is_git_file(const char *name) {
 
 static void guard_git_directory(Search *search, const char *zone, const char *git);
 
+/* .git/modules and .git/worktrees; a submodule whose name has a slash lies a directory deeper. */
 static void guard_git_directories(Search *search, const char *zone, const char *parent) {
     DIR *directory = opendir(parent);
     struct dirent *entry;
-    while (directory && (entry = readdir(directory)))
-        if (entry->d_name[0] != '.') guard_git_directory(search, zone, text("%s/%s", parent, entry->d_name));
+    while (directory && (entry = readdir(directory))) {
+        const char *below = text("%s/%s", parent, entry->d_name);
+        if (entry->d_name[0] == '.') continue;
+        if (exists(text("%s/HEAD", below)))
+            guard_git_directory(search, zone, below);
+        else if (entry->d_type == DT_DIR)
+            guard_git_directories(search, zone, below);
+    }
     if (directory) closedir(directory);
 }
 
@@ -72,38 +128,14 @@ static void guard_git_directory(Search *search, const char *zone, const char *gi
     pin(search, zone, git);
     while ((entry = readdir(directory))) {
         if (is_git_file(entry->d_name)) add(&search->guards, text("%s/%s", git, entry->d_name));
+        if (is_git_file(entry->d_name) && entry->d_type == DT_LNK) watch_link(search, text("%s/%s", git, entry->d_name));
         if (!strcmp(entry->d_name, "commondir")) linked = true;
         if (!strcmp(entry->d_name, "modules") || !strcmp(entry->d_name, "worktrees"))
             guard_git_directories(search, zone, text("%s/%s", git, entry->d_name));
     }
     closedir(directory);
     if (!linked) add(&search->run->watched, text("%s/commondir", git));
-}
-
-/* What a line of a git configuration names, when it lies in the zone; watched while it is not there. */
-static void guard_named(Search *search, const char *zone, const char *base, const char *value) {
-    const char *name = value[0] == '/' ? value : text("%s/%s", base, value), *path = realpath(name, NULL);
-    if (!path && is_below(name, zone)) add(&search->run->watched, name);
-    if (!path || !is_below(path, zone) || !strcmp(path, zone)) return;
-    size_t length = strlen(path);
-    if (length > 9 && !strcmp(path + length - 9, "/.husky/_")) path = text("%.*s", (int)length - 2, path); /* runs its parent's */
-    pin(search, zone, path);
-    guard(search, path);
-}
-
-/* The hooks directory and the included files that the configuration of a repository names. */
-static void guard_configured(Search *search, const char *zone, const char *worktree, const char *git) {
-    char config[65536], value[PATH_MAX];
-    int fd = open(text("%s/config", git), O_RDONLY | O_CLOEXEC);
-    ssize_t count = fd < 0 ? -1 : read(fd, config, sizeof config - 1);
-    if (fd >= 0) close(fd);
-    if (count <= 0) return;
-    config[count] = 0;
-    for (const char *key = config; (key = strcasestr(key, "hookspath")); key += 9)
-        if (sscanf(key + 9, " = %4095[^\n]", value) == 1) guard_named(search, zone, worktree, value);
-    if (!strcasestr(config, "[include")) return;
-    for (const char *key = config; (key = strcasestr(key, "path")); key += 4)
-        if (sscanf(key + 4, " = %4095[^\n]", value) == 1) guard_named(search, zone, git, value);
+    guard_configured(search, zone, git);
 }
 
 static bool look_for_repository(Search *search, const char *zone, const char *directory);
@@ -137,7 +169,6 @@ static void guard_repository(Search *search, const char *zone, const char *workt
         return;
     }
     guard_git_directory(search, zone, git);
-    guard_configured(search, zone, worktree, git);
 }
 
 /* True when `directory` is a repository, which is then guarded. */
@@ -156,7 +187,7 @@ static bool look_for_repository(Search *search, const char *zone, const char *di
 static void look_below(Search *search, const char *zone, const char *path, int depth) {
     DIR *directory = opendir(path);
     struct dirent *entry;
-    while (directory && (entry = readdir(directory)) && search->directories < MOST_DIRECTORIES) {
+    while (directory && (entry = readdir(directory))) {
         if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
         if (entry->d_type != DT_DIR && entry->d_type != DT_SOCK && entry->d_type != DT_FIFO && entry->d_type != DT_UNKNOWN)
             continue;
@@ -165,7 +196,6 @@ static void look_below(Search *search, const char *zone, const char *path, int d
         if (entry->d_type == DT_UNKNOWN && lstat(below, &info)) continue;
         if (S_ISSOCK(info.st_mode) || S_ISFIFO(info.st_mode)) add(&search->hides, below);
         if (!S_ISDIR(info.st_mode)) continue;
-        search->directories++;
         if (!look_for_repository(search, zone, below) && depth > 1) look_below(search, zone, below, depth - 1);
     }
     if (directory) closedir(directory);
@@ -216,6 +246,13 @@ void plan_guards(Run *run) {
     guard_zone(run, run->tmp, DEPTH_TMP);
 }
 
+static char *printable(const char *path) {
+    char *copy = text("%s", path);
+    for (char *at = copy; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 127) *at = '?';
+    return copy;
+}
+
 /* After the end. A commondir would redirect git to a configuration of the cage's choice, so it is taken away. */
 void report_new_files(const Run *run) {
     for (size_t i = 0; i < run->watched.count; i++) {
@@ -224,10 +261,18 @@ void report_new_files(const Run *run) {
         size_t length = strlen(path), ending = strlen("/commondir");
         if (length > ending && !strcmp(path + length - ending, "/commondir")) {
             unlink(path);
-            dprintf(2, "sbox: %s appeared in the cage and was removed: git outside would have run what it names.\n", path);
+            dprintf(2, "sbox: %s appeared in the cage and was removed: git outside would have run what it names.\n", printable(path));
         } else {
             dprintf(2, "sbox: %s appeared in the cage. Programs outside may run what it says: read it before you open the "
-                       "project.\n", path);
+                       "project.\n", printable(path));
         }
+    }
+    for (size_t i = 0; i + 1 < run->links.count; i += 2) {
+        char target[PATH_MAX];
+        ssize_t length = readlink(run->links.at[i], target, sizeof target - 1);
+        target[length > 0 ? length : 0] = 0;
+        if (strcmp(target, run->links.at[i + 1]))
+            dprintf(2, "sbox: %s was replaced in the cage. Git outside may run what is there now: look before you use git "
+                       "in that repository.\n", printable(run->links.at[i]));
     }
 }

@@ -25,7 +25,8 @@ static const char *const TOOLCHAINS[] = {
     ".conda", ".volta", ".asdf", ".rbenv", ".juliaup", ".julia", ".ghcup", ".elan", ".pixi", ".npm-global", ".nix-profile",
     ".m2/repository", ".terminfo", ".gitconfig", ".config/git",
 };
-static const char *const CREDENTIALS[] = {".config/git/credentials", ".bun/install/.npmrc", ".sdkman/etc/config"};
+/* Hidden even where a setting shows what is around them. */
+static const char *const CREDENTIALS[] = {".config/slack-gate", ".config/spikybot", ".config/git/credentials", ".bun/install/.npmrc", ".sdkman/etc/config"};
 
 bool exists(const char *path) {
     struct stat ignored;

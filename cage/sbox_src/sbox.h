@@ -26,6 +26,7 @@ typedef struct {
     List env;      /* NAME=value, all that the command inherits */
     List steps;    /* mounts made inside, see steps.h */
     List watched;  /* files that must not appear while the cage runs */
+    List links;    /* symbolic links that must not change, each followed by what it leads to */
     List command;
     const char *layer;   /* where the cage's writes to the cache go; NULL when there is nothing to lay them over */
     const char *scratch; /* the same, when it is this run's own and is removed at the end */

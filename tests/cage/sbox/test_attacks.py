@@ -466,6 +466,40 @@ def test_what_the_configuration_names_is_guarded(world: World, target: list[str]
     refused(world, 'mv "$1" "$1.old"', name, cwd=repository)
 
 
+@pytest.mark.parametrize("name", ["sub", "libs/sub"])
+def test_a_submodule_is_guarded(world: World, target: list[str], name: str) -> None:
+    """`git status` outside looks into submodules, and would run what their configuration says."""
+    origin, repository = (world.repository(f"{kind}{Path(target[0]).name}") for kind in ("o", "m"))
+    add = f'git -c protocol.file.allow=always submodule add -q "$0" {name} && git commit -qm sub'
+    assert world.bare("bash", "-ec", add, str(origin), cwd=repository).returncode == 0
+    mark = str(Path(target[0]) / "mark")
+    monitor = 'printf "[core]\\n\\tfsmonitor = \\"echo x >%s; true\\"\\n" "$1"'
+    plants = (
+        f"{monitor} >>.git/modules/{name}/config",
+        f"rm {name}/.git; git init -q {name}; {monitor} >>{name}/.git/config",
+        f"mv {name} old; git init -q {name}; {monitor} >>{name}/.git/config",
+        f'cp -r .git/modules/{name} evil; {monitor} >>evil/config; echo "gitdir: $PWD/evil" >{name}/.git',
+    )
+    for plant in plants:
+        world.caged("bash", "-c", plant, "plant", mark, cwd=repository)
+        git_outside(world, repository)
+        assert not Path(mark).exists(), plant
+    world.bare("bash", "-c", plants[0], "plant", mark, cwd=repository)
+    git_outside(world, repository)
+    assert Path(mark).exists(), "this plant proves nothing, git does not run it"
+
+
+def test_many_directories_do_not_hide_a_repository(world: World, target: list[str]) -> None:
+    if world.sbox.name != "program" or world.uid == 0:
+        pytest.skip("shown once: it takes long")
+    repository = world.repository(f"zz{Path(target[0]).name}")
+    crowd = world.projects / "aa"
+    for number in range(20500):
+        (crowd / str(number)).mkdir(parents=True)
+    refused(world, "echo x >zz*/.git/hooks/new && echo x >>zz*/.git/config", cwd=world.projects)
+    assert "fsmonitor" not in (repository / ".git/config").read_text()
+
+
 @pytest.mark.parametrize("kind", ["socket", "FIFO"])
 def test_sockets_and_fifos_among_plain_files_are_not_reached(world: World, kind: str) -> None:
     path = world.home / "plain.endpoint"

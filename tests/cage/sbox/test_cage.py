@@ -157,6 +157,12 @@ def test_settings_show_and_hide(world: World, conf: Path) -> None:
     assert world.caged("bash", "-c", "echo x >~/.kube/config").returncode == 1
 
 
+def test_no_setting_shows_the_gate(world: World, conf: Path) -> None:
+    conf.write_text("show .config\n")
+    done = world.caged("bash", "-c", "cat ~/.config/gh/hosts.yml; ls -A ~/.config/slack-gate ~/.config/spikybot")
+    assert LOOT in done.stdout and "config.toml" not in done.stdout and "pat" not in done.stdout.split()
+
+
 @pytest.mark.parametrize(
     "line", ["show .ssh", "show ..", "show .config/../.ssh", "show plain", "hide relative", "nonsense", "env"]
 )
