@@ -17,6 +17,7 @@ from slack_gate.core.request import Choice, Request, State
 from slack_gate.core.rules import Key
 from slack_gate.core.secrets import mask
 from slack_gate.slack.fields import Part, parts
+from slack_gate.slack.outcome import ended_at, outcome_of
 
 # Lengths in UTF-16 units. All blocks of a message together fail at an undocumented 11,000 or so; planned are 8,000,
 # of which everything but the literal texts takes less than 1,800.
@@ -72,8 +73,8 @@ def card(request: Request, keys: Sequence[Key], caged: bool) -> Picture:
     literal, remarks = (shown[:1], shown[1:]) if brief else (shown, [])
     said = [_plain(part.shown) for part in remarks]
     if request.state is not State.PENDING:
-        outcome = _outcome(request)
-        facts = [_plain(_asked_by(request)), *said, _clock(_ended_at(request))]
+        outcome = outcome_of(request)
+        facts = [_plain(_asked_by(request)), *said, _clock(ended_at(request))]
         blocks = [_section(outcome), *_literal(literal), _context(*facts)]
         return Picture(_notification(f"{outcome.splitlines()[0].rstrip('.')}:", request, shown), blocks)
     offer = _always_offer(keys, caged)
@@ -89,7 +90,7 @@ def card(request: Request, keys: Sequence[Key], caged: bool) -> Picture:
 
 def ending(request: Request) -> Picture:
     """The outcome in few words, for a message whose full picture Slack refuses: better bare than with live buttons."""
-    outcome = _outcome(request)
+    outcome = outcome_of(request)
     asked = one_line(_summary(request, parts(request)), 300)
     return Picture(_escaped(one_line(outcome, MAX_NOTIFICATION)), [_section(f"{outcome}\n{asked}\n{_origin(request)}")])
 
@@ -225,38 +226,6 @@ def _buttons(request: Request, offer: str) -> Block:
 
 def _button(label: str, choice: Choice, value: str, **extra: Any) -> Block:
     return {"type": "button", "action_id": choice.value, "text": _plain(label), "value": value, **extra}
-
-
-def _outcome(request: Request) -> str:
-    """Who, and how long it took; each end has its own words."""
-    after = f"after {_duration(_ended_at(request) - request.created_at)}"
-    who = one_line(request.decided_name or request.decided_by, 80)
-    reason = f"\n{one_line(request.reason, 600)}" if request.reason else ""
-    match request.state:
-        case State.APPROVED:
-            return f"Approved by {who} {after}"
-        case State.DENIED:
-            return f"Denied by {who} {after}{reason}"
-        case State.EXPIRED:
-            return f"Nobody answered: expired {after}. It did not run."
-        case State.CANCELLED:
-            return f"Withdrawn: the agent stopped waiting {after}. It did not run."
-        case State.UNDELIVERABLE:
-            return f"Could not be asked: given up {after}. It did not run.{reason}"
-        case State.LOST:
-            return f"Approved by {who} {after}. Outcome unknown: it may have run."
-        case state:
-            return f"{state.value.capitalize()}, approved by {who} {after}"
-
-
-def _ended_at(request: Request) -> float:
-    return request.decided_at or request.created_at
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 100:
-        return f"{max(seconds, 0):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def _summary(request: Request, shown: Sequence[Part]) -> str:

@@ -13,6 +13,7 @@ import pytest
 from slack_gate.core.request import State
 from slack_gate.daemon import outbox, serve
 from slack_gate.daemon.serve import running
+from slack_gate.errors import StoreError
 from slack_gate.local_slack.server import LocalSlack
 from slack_gate.slack import link, messenger
 from tests.daemon.house import House, house, settings_for
@@ -234,6 +235,32 @@ async def test_a_fault_of_the_card_itself_ends_its_request_only(
         hook, card = await h.asked("git push origin main")
         await h.ana.click(card, "Approve")
         assert (await h.ended(hook)).decision == "allow"
+
+
+@pytest.mark.parametrize("method", ["due", "next_due", "posted", "drawn", "failed"])
+async def test_a_database_that_is_away_for_a_moment(
+    tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "AWAY_S", 0.05)
+    async with house(tmp_path) as h:
+        works = getattr(outbox.Cards, method)
+        faults = iter([StoreError("The database is locked.")])
+
+        async def away(*values: Any) -> Any:
+            for fault in faults:
+                raise fault
+            return await works(*values)
+
+        monkeypatch.setattr(outbox.Cards, method, away)
+        if method == "failed":
+            h.slack.fail_next(POST, http_status=500)
+        hook = await h.start(h.event(command="git push origin main"))
+        cards = 2 if method == "posted" else 1  # whether the first one arrived is not on file
+        await h.slack.workspace.wait_for(lambda: len(h.ana.messages) == cards or None, 10, lambda: "no card")
+        await h.ana.click(h.ana.messages[-1], "Approve")
+        assert (await h.ended(hook)).decision == "allow"
+        await h.ana.messages[-1].wait_for_update(lambda m: not m.buttons)
+        assert next(faults, None) is None
 
 
 # The link

@@ -53,7 +53,7 @@ def request(tool: str = "Bash", **fields: Any) -> Request:
 
 def ended(asked: Request, state: State, **fields: Any) -> Request:
     who = {"decided_by": "U0ANA", "decided_name": "Ana"} if state is not State.EXPIRED else {"decided_by": "timeout"}
-    return replace(asked, state=state, decided_at=1_700_000_012.0, **{**who, **fields})
+    return replace(asked, **{"state": state, "decided_at": 1_700_000_012.0, **who, **fields})
 
 
 def picture(asked: Request) -> Picture:
@@ -419,6 +419,14 @@ def test_an_end_says_who_and_when_and_keeps_what_was_asked(state: State, said: s
     assert literals(shown) == ["git push origin main"]
     assert "<!date^1700000012^" in plain(shown[-1])
     assert "build-7" in plain(shown[-1])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(-1, "after 0 s"), (99, "after 99 s"), (100, "after 2 min"), (9000, "after 2.5 h")]
+)
+def test_how_long_it_took(seconds: float, said: str) -> None:
+    end = ended(request(command="ls"), State.APPROVED, decided_at=1_700_000_000.0 + seconds)
+    assert plain(picture(end).blocks[0]).endswith(said)
 
 
 def test_a_rule_too_long_for_its_dialog_is_not_offered() -> None:
