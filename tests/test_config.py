@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
+from pydantic import SecretStr, ValidationError
 
 from slack_gate.config import Settings, load, secret_files
 from slack_gate.errors import ConfigError
@@ -200,6 +200,12 @@ def test_no_secret_shows(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     while chain is not None:
         assert not [secret for secret in SECRETS if secret in f"{chain!r} {chain}"]
         chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
+
+
+def test_no_secret_shows_in_a_bare_error() -> None:
+    with pytest.raises(ValidationError) as raised:
+        Settings(slack_bot_token=[SECRETS[0]])
+    assert SECRETS[0] not in str(raised.value)
 
 
 def _secret_file(home: Path, monkeypatch: pytest.MonkeyPatch, text: str, mode: int = 0o600) -> Path:

@@ -54,7 +54,7 @@ def _own(place: Path) -> OwnFiles:
         ("Glob", {"pattern": "HERE/.config/gate/**"}),
         ("Glob", {"pattern": "link/*"}),
         ("Glob", {"pattern": "*.db", "path": "HERE/.config/gate"}),
-        ("Glob", {"pattern": "../.config/gate/run/*", "path": "HERE/other"}),
+        ("Glob", {"pattern": "../../.config/gate/run/*", "path": "HERE/other/deep"}),
         ("Grep", {"pattern": "xoxb", "path": "../token"}),
         ("mcp__files__read", {"path": "HERE/.config/gate/gate.db"}),
         ("mcp__files__read_many", {"paths": ["/etc/hostname", "link/gate.db"]}),
