@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from slack_gate.install.program import base_python
 from slack_gate.local_slack import LocalSlack
 
 CONTEXT = Path(__file__).resolve().parents[1]
@@ -190,13 +191,13 @@ async def try_with_a_host(stage: Stage, work: Path) -> None:
                 while (await asked(stage.inside(stage.health, owner, place, env)))[0] != 0:
                     assert daemon.returncode is None, "the daemon did not start"
                     await asyncio.sleep(1)
-            hook = [sys.executable, "-IS", str(program / "slack_gate" / "hook.py"), "claude-code"]
-            asking = asyncio.create_task(
-                asked([*hook, "--socket", str(state / "run" / "gate.sock")], json.dumps(EVENT))
-            )
-            card = await person.wait_for_message(lambda message: message.has_button("Approve"), START_S)
-            await person.click(card, "Approve")
-            code, output = await asking
+            hook = [str(base_python()), "-IS", str(program / "slack_gate" / "hook.py"), "claude-code"]
+            hook += ["--socket", str(state / "run" / "gate.sock")]
+            async with asyncio.TaskGroup() as group:  # a hook that fails ends the wait for its card
+                asking = group.create_task(asked(hook, json.dumps(EVENT)))
+                card = await person.wait_for_message(lambda message: message.has_button("Approve"), START_S)
+                await person.click(card, "Approve")
+            code, output = asking.result()
             assert code == 0 and '"allow"' in output, (code, output)
             stop(daemon.pid)
             async with asyncio.timeout(START_S):
