@@ -298,7 +298,7 @@ async def test_a_script_that_changed_while_it_waited_does_not_run(tmp_path: Path
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text("echo shown")
-        path.chmod(0o755)
+    (tmp_path / "scripts" / "y.sh").chmod(0o755)
     async with desk(tmp_path) as d:
         event = d.event(command, str(tmp_path))
         request = await d.asked(event)
