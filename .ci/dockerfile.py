@@ -199,19 +199,19 @@ async def try_with_a_host(stage: Stage, work: Path) -> None:
                 await person.click(card, "Approve")
             code, output = asking.result()
             assert code == 0 and '"allow"' in output, (code, output)
-            stop(daemon.pid)
+            stop(daemon.pid, signal.SIGTERM)
             async with asyncio.timeout(START_S):
                 assert await daemon.wait() == 0, "the daemon did not stop in peace"
         finally:
             if daemon.returncode is None:
-                daemon.kill()
+                stop(daemon.pid, signal.SIGKILL)
                 await daemon.wait()
 
 
-def stop(unshare: int) -> None:
-    """As an engine stops a container: SIGTERM to its first process; `unshare` itself ignores it."""
-    child = Path(f"/proc/{unshare}/task/{unshare}/children").read_text().split()[0]
-    os.kill(int(child), signal.SIGTERM)
+def stop(unshare: int, number: int) -> None:
+    """As an engine stops a container: a signal to its first process. `unshare` passes none on."""
+    for child in Path(f"/proc/{unshare}/task/{unshare}/children").read_text().split():
+        os.kill(int(child), number)
 
 
 async def asked(command: list[str], text: str = "") -> tuple[int | None, str]:
