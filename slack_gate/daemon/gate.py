@@ -108,7 +108,7 @@ class Gate:
             await self._store.answered(_entry(event, "green", "policy"))
             return Answer(Ruling.ALLOW, f"Green: {judged.rule}.", _changed(pinned, event.command))
         if self._own_files.reached_by(event):  # remembered or not: a search from above would read the tokens
-            return await self._ask(event, caller, "it could reach slack-gate's own files from where it starts")
+            return await self._ask(event, caller, f"{_why(judged)}; from there it could reach slack-gate's own files")
         if judged.verdict == "ungated":
             await self._store.answered(_entry(event, "ungated", "policy"))
             return Answer(Ruling.SILENT)
@@ -298,7 +298,7 @@ def _changed(pinned: str, command: str | None) -> str | None:
 
 def _why(judged: Judgement) -> str:
     """One masked line: the rule, and the part of the call it stopped at."""
-    where = f" ({mask(judged.segment[:200])})" if judged.segment else ""
+    where = f" ({mask(judged.segment)[:200]})" if judged.segment else ""
     return f"{judged.rule[:300]}{where}"
 
 
