@@ -62,17 +62,18 @@ def once(argv: list[str], home: Path, count: int = 1) -> float:
 
 
 def compare(title: str, runs: dict[str, tuple[list[str], Path]], rounds: int, count: int = 1) -> None:
-    """Print the median of each in milliseconds, and its ratio to the first."""
+    """Print the median of each in milliseconds, and the medians of its ratio to, and difference from, the first."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name in random.sample(list(runs), len(runs)):
             argv, home = runs[name]
             times[name].append(once(argv, home, count))
     print(f"\n{title} ({rounds} rounds)")
-    baseline = statistics.median(next(iter(times.values())))
+    first = next(iter(times.values()))
     for name, taken in times.items():
-        median = statistics.median(taken)
-        print(f"  {name:24} {median:8.2f} ms  {median / baseline:5.2f} x  ({median - baseline:+.2f} ms)")
+        ratio = statistics.median(one / base for one, base in zip(taken, first, strict=True))
+        more = statistics.median(one - base for one, base in zip(taken, first, strict=True))
+        print(f"  {name:24} {statistics.median(taken):8.2f} ms  {ratio:5.2f} x  ({more:+.2f} ms)")
 
 
 def measure(builds: dict[str, Path], who: str, empty: Path, full: Path, rounds: int) -> None:

@@ -253,7 +253,7 @@ void inside(int plan_fd, int report_fd) {
     limit(RLIMIT_AS, limits[2] ? limits[2] : -1);
     limit(RLIMIT_CPU, limits[3] ? limits[3] : -1);
     if (load_filter()) give_up('f', "the system call filter");
-    pid_t command = fork();
+    pid_t command = vfork(); /* what follows in the child is nothing but system calls */
     if (command < 0) give_up('f', "a process");
     if (command > 0) reap(command);
     for (int number = 1; number < 32; number++)

@@ -21,7 +21,7 @@
 
 extern char **environ;
 
-/* Descriptors that the program inside finds open. */
+/* Descriptors that the program inside finds open, one after another. */
 enum { SELF_FD = 7, PLAN_FD = 8, REPORT_FD = 9 };
 
 static const int FORWARDED[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
@@ -112,20 +112,22 @@ const char *bubblewrap(void) {
     return NULL;
 }
 
-static void start_bubblewrap(Run *run, int plan, int report, int errors) {
-    List argv = {0};
-    add(&argv, "bwrap");
-    for (size_t i = 0; i < run->options.count; i++) add(&argv, run->options.at[i]);
-    add(&argv, "--");
-    addf(&argv, "/proc/self/fd/%d", SELF_FD);
+static void bubblewrap_arguments(const Run *run, List *argv) {
+    add(argv, "bwrap");
+    for (size_t i = 0; i < run->options.count; i++) add(argv, run->options.at[i]);
+    add(argv, "--");
+    addf(argv, "/proc/self/fd/%d", SELF_FD);
+}
+
+/* Runs between vfork and exec: nothing but system calls. */
+static void start_bubblewrap(const char *program, char **argv, char **env, const int descriptors[3], int errors) {
+    int kept[3];
     if (errors >= 0 && dup2(errors, 2) < 0) _exit(EXIT_CAGE); /* before its place is taken below */
-    int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-    int from[] = {self, plan, report}, to[] = {SELF_FD, PLAN_FD, REPORT_FD};
-    for (int i = 0; i < 3; i++) from[i] = fcntl(from[i], F_DUPFD_CLOEXEC, 20); /* clear of the places they go to */
+    for (int i = 0; i < 3; i++) kept[i] = fcntl(descriptors[i], F_DUPFD_CLOEXEC, 20); /* clear of the places they go to */
     for (int i = 0; i < 3; i++)
-        if (dup2(from[i], to[i]) < 0) _exit(EXIT_CAGE);
+        if (dup2(kept[i], SELF_FD + i) < 0) _exit(EXIT_CAGE);
     for (size_t i = 0; i < sizeof FORWARDED / sizeof *FORWARDED; i++) signal(FORWARDED[i], SIG_IGN);
-    if (bubblewrap()) execve(bubblewrap(), argv.at, run->env.at);
+    execve(program, argv, env);
     _exit(EXIT_CAGE);
 }
 
@@ -277,8 +279,11 @@ static int run_command(Run *run) {
         (is_pipe_of_its_own() && pipe2(errors, O_CLOEXEC)))
         fail("no descriptors are left (%s). Nothing was run.", strerror(errno));
     catch_signals(run);
-    int plan = write_plan(run);
-    if ((cage_pid = fork()) == 0) start_bubblewrap(run, plan, reports[1], errors[1]);
+    List argv = {0};
+    bubblewrap_arguments(run, &argv);
+    const char *program = bubblewrap() ? bubblewrap() : "";
+    int descriptors[] = {open("/proc/self/exe", O_RDONLY | O_CLOEXEC), write_plan(run), reports[1]};
+    if ((cage_pid = vfork()) == 0) start_bubblewrap(program, argv.at, run->env.at, descriptors, errors[1]);
     if (cage_pid < 0) fail("no process could be started (%s). Nothing was run.", strerror(errno));
     close(reports[1]);
     if (errors[1] >= 0) close(errors[1]);

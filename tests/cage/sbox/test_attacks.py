@@ -489,6 +489,23 @@ def test_a_submodule_is_guarded(world: World, target: list[str], name: str) -> N
     assert Path(mark).exists(), "this plant proves nothing, git does not run it"
 
 
+def test_a_change_in_one_of_many_repositories_is_prevented_or_said(world: World) -> None:
+    changes = {
+        "a hook": "echo x >$r/.git/hooks/post-commit",
+        "a config": "echo >>$r/.git/config",
+        "another repository": "mv $r gone; mv new $r",
+        "another .git": "mv $r/.git gone2; cp -r gone2 $r/.git",
+        "a commondir": "echo .. >$r/.git/commondir",
+    }
+    assert world.bare("bash", "-ec", "for n in {100..130} new; do git init -q $n; done").returncode == 0
+    assert world.caged("true").stderr == ""
+    for number, (name, change) in enumerate(changes.items(), 126):  # those that come last are only compared by the script
+        done = world.caged("bash", "-c", f"r={number}; {{ {change}; }} && echo done")
+        if "done" in done.stdout:
+            assert f"sbox: {world.projects}/{number}" in done.stderr, (name, done)
+        assert world.sbox.name == "script" or "done" not in done.stdout or name == "a commondir"
+
+
 def test_many_directories_do_not_hide_a_repository(world: World, target: list[str]) -> None:
     if world.sbox.name != "program" or world.uid == 0:
         pytest.skip("shown once: it takes long")
