@@ -425,26 +425,43 @@ class Verdict(tuple[str, str, str, str]):
 
 
 class _Gated(Exception):
-    """Raised inside this file where a rule refuses."""
+    """Raised inside this file where a rule refuses; `_IN_THE_CAGE` as hint stands for the same command under sbox."""
 
     def __init__(self, rule: str, hint: str = "", segment: str = "") -> None:
         super().__init__(rule)
         self.rule, self.hint, self.segment = rule, hint, segment
+        self.argv: tuple[str, ...] = ()
+
+
+_IN_THE_CAGE = "sbox"
 
 
 def classify(tool: str, tool_input: dict[str, Any] | None, cwd: str | None = None) -> Answer:
     """ "ungated", "green" or "gated" for one tool call; never raises. `cwd` defaults to the process's own."""
-    return explain(tool, tool_input, cwd).verdict
+    try:
+        return _judge(tool, tool_input, cwd).verdict
+    except Exception:  # noqa: BLE001  (whatever the input was, the answer to the unexpected is to ask)
+        return "gated"
 
 
 def explain(tool: str, tool_input: dict[str, Any] | None, cwd: str | None = None) -> Verdict:
-    """The verdict of `classify` with its reason in plain words; one decision, told in full."""
+    """The verdict of `classify` with its reason in plain words; the same decision, told in full."""
     try:
         return _judge(tool, tool_input, cwd)
     except _Gated as gated:
-        return Verdict("gated", gated.segment, gated.rule, gated.hint)
-    except Exception as odd:  # noqa: BLE001  (whatever the input was, the answer to the unexpected is to ask)
+        hint = _caged_line((tool_input or {})["command"]) if gated.hint is _IN_THE_CAGE else gated.hint
+        return Verdict("gated", gated.segment or shown(gated.argv), gated.rule, hint)
+    except Exception as odd:  # noqa: BLE001  (see classify)
         return Verdict("gated", "", "this call cannot be judged (" + type(odd).__name__ + ")")
+
+
+def _caged_line(command: str) -> str:
+    """The same command as one green call, where a line can say it."""
+    segments = read(command) or []
+    if any(segment.argv[0] == "sbox" for segment in segments):
+        return "put the whole line into the cage: sbox bash -c '...'"
+    line = shown(("sbox", *segments[0].argv) if len(segments) == 1 else ("sbox", "bash", "-c", command))
+    return line if read(line) else "put it in a file and run: sbox bash FILE"
 
 
 def _judge(tool: str, fields: dict[str, Any] | None, cwd: str | None) -> Verdict:
@@ -467,14 +484,14 @@ def _judge_bash(fields: dict[str, Any], cwd: str | None) -> Verdict:
         raise _Gated("it asks to run outside the host's sandbox")
     segments = read(command)
     if segments is None:
-        raise _Gated("the text cannot be read exactly", "put it in a file and run: sbox bash FILE")
+        raise _Gated("the text cannot be read exactly", _IN_THE_CAGE)
     rule = ""
     calls: list[Git] = []
     for segment in segments:
         try:
             rule = _judge_segment(segment, calls, cwd)
         except _Gated as gated:
-            gated.segment = gated.segment or shown(segment.argv)
+            gated.argv = segment.argv
             raise
     if calls:
         if len(calls) < len(segments):
@@ -485,7 +502,7 @@ def _judge_bash(fields: dict[str, Any], cwd: str | None) -> Verdict:
 
 def _judge_segment(segment: Segment, calls: list[Git], cwd: str | None) -> str:
     if segment.op not in ("", "&&"):
-        raise _Gated("commands joined by " + segment.op + " are asked", "run the whole line as: sbox bash -c '...'")
+        raise _Gated("commands joined by " + segment.op + " are asked", _IN_THE_CAGE)
     program = segment.argv[0]
     if program == "git":
         calls.append(parse_git(segment.argv))
@@ -496,7 +513,7 @@ def _judge_segment(segment: Segment, calls: list[Git], cwd: str | None) -> str:
         return _judge_helper(segment.argv, cwd)
     if program == "cd":
         raise _Gated("cd is not green", "name the directory instead: git -C DIR ..., or sbox bash -c 'cd DIR && ...'")
-    raise _Gated("it runs outside the cage", "sbox " + shown(segment.argv))
+    raise _Gated("it runs outside the cage", _IN_THE_CAGE)
 
 
 def shown(argv: tuple[str, ...]) -> str:
@@ -630,7 +647,7 @@ def _judge_helper(argv: tuple[str, ...], cwd: str | None) -> str:
     words = argv[1:] if argv[0] == "python3" else argv
     helper = place.tools + "/gh-issue/gh_issue.py"
     if not place.tools or words[:1] != (helper,):
-        raise _Gated("it runs outside the cage", "sbox " + shown(argv))
+        raise _Gated("it runs outside the cage", _IN_THE_CAGE)
     if place.holds(os.path.realpath(helper)):
         raise _Gated("the helper lies where caged code can rewrite it", "move it out of ~/projects, /tmp and ~/.cache")
     _unplanted(("python3",), place, here)
@@ -851,7 +868,7 @@ def parse_git(argv: tuple[str, ...]) -> Git:
         sub += " " + argv[at]
     table = next((table for table in _TABLES if sub in table), None)
     if table is None:
-        raise _Gated("git " + sub[:40] + " is not on the list", "in the cage: sbox " + shown(argv))
+        raise _Gated("git " + sub[:40] + " is not on the list", _IN_THE_CAGE)
     if sub not in _specs:
         _specs[sub] = frozenset(table[sub].split())
     call = Git(argv, sub, table, directories)
@@ -1145,8 +1162,8 @@ def _judge_git(calls: list[Git], cwd: str | None) -> None:
             if call.table is _MOVING or call.sub == "pull":
                 moved = repository.top
         except _Gated as gated:
-            gated.segment = shown(call.argv)
-            gated.hint = gated.hint or ("" if call.table is _NETWORK else "in the cage: sbox " + shown(call.argv))
+            gated.argv = call.argv
+            gated.hint = gated.hint or ("" if call.table is _NETWORK else _IN_THE_CAGE)
             raise
 
 
@@ -1466,7 +1483,9 @@ pytest tox nox mypy ruff black eslint prettier jest vitest tsc | 1 | |
 just | 2 | | -f -d -c --justfile --working-directory --shell --shell-arg --set --dotenv-path --chooser --command
 rake | 2 | | -f -r -R -e -E -p -I --rakefile --require --rakelibdir --execute --execute-print --libdir
 task invoke bundle mix composer | 2 | exec run eval do cmd | -c -f -r --file --taskfile --collection
-poetry pdm hatch rye pipenv conda mamba pixi mise asdf volta fnm nvm rustup | 2 | run exec x shell activate config | -C
+mise | 2 | exec x shell activate config set | -C
+mise+run | 3 | |
+poetry pdm hatch rye pipenv conda mamba pixi asdf volta fnm nvm rustup | 2 | run exec x shell activate config | -C
 gradle mvn | 2 | exec | -D -P -I -b -p -c -f -s -gs -t --define --file --settings --global-settings --toolchains \
     --init-script --build-file --project-dir --settings-file
 dotnet swift flutter dart bazel zig nix stack cabal lein sbt | 2 | exec run script repl shell develop tool package |
@@ -1477,7 +1496,7 @@ brew apt apt-get dnf gem snap flatpak pre-commit playwright alembic rails turbo 
 _NETWORKED = frozenset("curl wget gh ping dig host nslookup whois docker podman helm pip pip3 npm".split())
 # Programs that run project code, which caged code may have changed since a person said Always.
 RUNNERS = frozenset(
-    """make gmake just task rake invoke inv nox tox pytest py.test coverage mypy pylint flake8 pre-commit alembic
+    """make gmake just task mise rake invoke inv nox tox pytest py.test coverage mypy pylint flake8 pre-commit alembic
     celery npm pnpm yarn bun deno jest vitest mocha ava eslint prettier tsc webpack vite next nuxt astro rollup esbuild
     parcel turbo nx lerna playwright cypress storybook gulp grunt stylelint cargo go gradle mvn sbt lein ant bazel
     bazelisk cmake ctest ninja meson stack cabal zig mix rebar3 dotnet swift flutter dart bundle rails rspec phpunit

@@ -61,6 +61,7 @@ KEYS = {  # text: the keys, words joined by a blank
     "make -j4 build test": ["make build test"],
     "make build -s": ["make build"],
     "just deploy": ["just deploy"],
+    "mise run lint": ["mise run lint"],
     "tox -e py311": ["tox"],
     "pytest -x": ["pytest"],
     "python3 -m pytest -q": ["python3 -m pytest"],

@@ -162,22 +162,20 @@ def test_supertool_git_somewhere_else_is_asked(command: str, house: House) -> No
 
 
 def test_verdicts_explain_themselves(house: House) -> None:
+    outside, whole = "it runs outside the cage", "put the whole line into the cage: sbox bash -c '...'"
+    no_cd = "name the directory instead: git -C DIR ..., or sbox bash -c 'cd DIR && ...'"
+    no_option = "the option --force is not on the list of this git command"
+    unread = "the text cannot be read exactly"
     wanted = {
-        "ls -la 'a b'": ("ls -la 'a b'", "it runs outside the cage", "sbox ls -la 'a b'"),
-        "sbox ls && rm x": ("rm x", "it runs outside the cage", "sbox rm x"),
-        "sbox ls | cat": ("cat", "commands joined by | are asked", "run the whole line as: sbox bash -c '...'"),
-        "cd x && git status": (
-            "cd x",
-            "cd is not green",
-            "name the directory instead: git -C DIR ..., or sbox bash -c 'cd DIR && ...'",
-        ),
-        "ls $X": ("", "the text cannot be read exactly", "put it in a file and run: sbox bash FILE"),
-        "git clean -fd": ("git clean -fd", "git clean is not on the list", "in the cage: sbox git clean -fd"),
-        "git status && git push --force": (
-            "git push --force",
-            "the option --force is not on the list of this git command",
-            "",
-        ),
+        "ls -la 'a b'": ("ls -la 'a b'", outside, "sbox ls -la 'a b'"),
+        "ls a && rm b": ("ls a", outside, "sbox bash -c 'ls a && rm b'"),
+        "sbox ls && rm x": ("rm x", outside, whole),
+        "sbox ls | cat": ("cat", "commands joined by | are asked", whole),
+        "cd x && git status": ("cd x", "cd is not green", no_cd),
+        "ls $X 'a'": ("", unread, "sbox bash -c " + shown(("ls $X 'a'",))),
+        "ls\x01": ("", unread, "put it in a file and run: sbox bash FILE"),
+        "git clean -fd": ("git clean -fd", "git clean is not on the list", "sbox git clean -fd"),
+        "git status && git push --force": ("git push --force", no_option, ""),
     }
     assert {command: tuple(house.why(command)[1:]) for command in wanted} == wanted
     (house.repo / ".git" / "hooks").mkdir()
@@ -186,7 +184,7 @@ def test_verdicts_explain_themselves(house: House) -> None:
         "gated",
         "git commit -m 'a b'",
         "the repository has a hook: pre-commit",
-        "in the cage: sbox git commit -m 'a b'",
+        "sbox git commit -m 'a b'",
     )
     green = house.why("sbox ls")
     assert (green.verdict, green.segment, green.rule, green.hint) == ("green", "sbox ls", "a command in the cage", "")
@@ -210,3 +208,9 @@ def test_explain_and_classify_are_one_decision(house: House) -> None:
 
 def test_base_tokens_is_the_joined_key() -> None:
     assert base_tokens("git push origin main && npm run build") == ["git push", "npm run build"]
+
+
+def test_what_cannot_be_judged_says_so(house: House) -> None:
+    wanted = ("gated", "", "this call cannot be judged (ValueError)", "")
+    assert tuple(explain("Bash", {"command": "git status"}, "/tmp/\0")) == wanted
+    assert classify("Bash", {"command": "git status"}, "/tmp/\0") == "gated"
