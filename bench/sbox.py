@@ -94,13 +94,16 @@ def as_user(uid: int, builds: dict[str, Path], homes: tuple[Path, Path], rounds:
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
-        if uid != os.geteuid():
-            os.setgroups([])
-            os.setresgid(uid, uid, uid)
-            os.setresuid(uid, uid, uid)
-        measure(builds, "root" if uid == 0 else f"user {uid}", *homes, rounds)
-        sys.stdout.flush()
-        os._exit(0)
+        try:
+            if uid != os.geteuid():
+                os.setgroups([])
+                os.setresgid(uid, uid, uid)
+                os.setresuid(uid, uid, uid)
+            measure(builds, "root" if uid == 0 else f"user {uid}", *homes, rounds)
+            sys.stdout.flush()
+            os._exit(0)
+        finally:  # what the parent cleans up is the parent's
+            os._exit(1)
     if os.waitpid(child, 0)[1]:
         raise SystemExit("the measurement failed")
 
