@@ -10,6 +10,7 @@ import pytest
 
 from slack_gate.cli import COMMANDS
 from tests.cli.conftest import HOSTILE, Home, raw
+from tests.daemon.serving import MEASURED
 
 SUBCOMMANDS = [
     *([name] for name in sorted(COMMANDS) if name != "hook"),
@@ -24,7 +25,7 @@ def program(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
     """`slack-gate` as a process of its own."""
     return subprocess.run(
         [sys.executable, "-c", "from slack_gate.cli import main; main()", *arguments],
-        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **environment},
+        env={**MEASURED, "PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **environment},
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,

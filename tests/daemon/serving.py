@@ -16,10 +16,13 @@ from typing import Any
 
 from slack_gate.config import Settings
 
+MEASURED = {name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")}
+
 
 def environment(settings: Settings, **more: str) -> dict[str, str]:
     """The settings as a daemon's environment."""
     return {
+        **MEASURED,
         "PATH": "/usr/bin:/bin",
         "HOME": str(settings.home.parent),
         "SLACK_BOT_TOKEN": settings.slack_bot_token.get_secret_value(),
