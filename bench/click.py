@@ -107,7 +107,9 @@ async def main() -> int:
     bare_ms, gate_ms = ([pair[side] * 1000 for pair in pairs[3:]] for side in (0, 1))
     for name, times in (("bare Bolt, click to acknowledgement", bare_ms), ("slack-gate, click to hook exit", gate_ms)):
         low, middle, high = statistics.quantiles(times, n=4)
-        print(f"{name:38} median {middle:7.2f} ms   middle half {low:.2f} to {high:.2f} ms   fastest {min(times):.2f} ms")
+        print(
+            f"{name:38} median {middle:7.2f} ms   middle half {low:.2f} to {high:.2f} ms   fastest {min(times):.2f} ms"
+        )
     ratio = statistics.median(gate_ms) / statistics.median(bare_ms)
     print(f"ratio {ratio:.3f}, to reach {options.reach}")
     return 0 if ratio <= options.reach else 1

@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from slack_gate.config import Settings, load
-from slack_gate.daemon.messages import configure
+from slack_gate.daemon.messages import configure, warn_of_writable_program
 from slack_gate.daemon.serve import make_private, running
 from slack_gate.local_slack.person import Person
 from slack_gate.local_slack.server import LocalSlack
@@ -51,6 +51,7 @@ STEPS = (
 def demo(auto: bool, port: int) -> None:
     """The daemon against a built-in Slack with a page to click on, and a sample agent that asks. Needs no tokens."""
     configure("text")
+    warn_of_writable_program()
     sys.exit(asyncio.run(_demo(auto, port)))
 
 

@@ -7,7 +7,7 @@ import asyncio
 import click
 
 from slack_gate.config import load
-from slack_gate.daemon.messages import configure
+from slack_gate.daemon.messages import configure, warn_of_writable_program
 from slack_gate.daemon.serve import serve as run_daemon
 
 
@@ -19,4 +19,5 @@ def serve() -> None:
     """
     settings = load()
     configure(settings.log_format)
+    warn_of_writable_program()
     asyncio.run(run_daemon(settings))

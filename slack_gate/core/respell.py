@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from itertools import islice
 
 from cage import cage_policy
 
-_SEPARATORS = ("&&", "||", ";", "|")
+# Finding where a simple command begins reads the rest of the text again: bounds for a text made to be slow.
+MANY = 16  # simple commands
+LONG = 8192  # characters, of a text of several commands
+TRIES = 8  # places that look like the separator
 
 
 def respelled(command: str, programs: Mapping[str, str]) -> str | None:
@@ -19,15 +23,13 @@ def respelled(command: str, programs: Mapping[str, str]) -> str | None:
     The rest stays byte for byte. None when that cannot be shown: reading the result again must give the same words.
     """
     segments = cage_policy.read(command)
-    if segments is None:
+    if segments is None or (len(segments) > 1 and (len(segments) > MANY or len(command) > LONG)):
         return None
     pieces, rest = [], command
     for number, segment in enumerate(segments):
-        start = _start_of_next(rest, segments, number)
-        if start is None:
-            return None
-        head, rest = rest[:start], rest[start:]
-        pieces.append(head)
+        start = _start(rest, segments, number)
+        pieces.append(rest[:start])
+        rest = rest[start:]
         name = segment.argv[0]
         if name in programs:
             if not rest.startswith(name):  # quoted or escaped: too odd to be rewritten
@@ -38,29 +40,25 @@ def respelled(command: str, programs: Mapping[str, str]) -> str | None:
     return result if _same_but_names(result, segments, programs) else None
 
 
-def _start_of_next(rest: str, segments: list[cage_policy.Segment], number: int) -> int | None:
+def _start(rest: str, segments: list[cage_policy.Segment], number: int) -> int:
     """Where segment `number` begins in `rest`: behind a separator after which exactly the segments left are read."""
     if number == 0:
-        return len(rest) - len(rest.lstrip(" \t"))
-    expected = [segment.argv for segment in segments[number:]]
+        return _blanks_end(rest, 0)
     separator = segments[number].op
-    at = rest.find(separator)
-    while separator in _SEPARATORS and at >= 0:
-        start = at + len(separator)
-        start += len(rest[start:]) - len(rest[start:].lstrip(" \t"))
-        left = cage_policy.read(rest[start:])
-        if left is not None and [segment.argv for segment in left] == expected:
-            return start
-        at = rest.find(separator, at + 1)
-    return None
+    expected = [segment.argv for segment in segments[number:]]
+    behind = (at + len(separator) for at in range(len(rest)) if rest.startswith(separator, at))
+    starts = (_blanks_end(rest, at) for at in behind)
+    return next((start for start in islice(starts, TRIES) if _argvs(rest[start:]) == expected), len(rest))
+
+
+def _blanks_end(text: str, at: int) -> int:
+    return len(text) - len(text[at:].lstrip(" \t"))
+
+
+def _argvs(text: str) -> list[tuple[str, ...]]:
+    return [segment.argv for segment in cage_policy.read(text) or []]
 
 
 def _same_but_names(result: str, segments: list[cage_policy.Segment], programs: Mapping[str, str]) -> bool:
-    read = cage_policy.read(result)
-    if read is None or len(read) != len(segments):
-        return False
-    return all(
-        new.argv == (programs.get(old.argv[0], old.argv[0]), *old.argv[1:])
-        and (new.op, new.redirected) == (old.op, old.redirected)
-        for new, old in zip(read, segments, strict=True)
-    )
+    expected = [((programs.get(old.argv[0], old.argv[0]), *old.argv[1:]), old.op, old.redirected) for old in segments]
+    return [(new.argv, new.op, new.redirected) for new in cage_policy.read(result) or []] == expected

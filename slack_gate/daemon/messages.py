@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Literal, TextIO, cast
 
 import structlog
 
 from slack_gate.core.display import visible
 from slack_gate.core.secrets import mask
+from slack_gate.install.trust import warn_if_writable
 
 
 def configure(form: Literal["text", "json"]) -> None:
@@ -48,3 +50,10 @@ def _safe(_logger: object, _method: str, event: structlog.typing.EventDict) -> s
         key: visible(mask(value)) if isinstance(value, str) and key != "exception" else value
         for key, value in event.items()
     }
+
+
+def warn_of_writable_program() -> None:
+    """Where the agent could change this program, it could answer its own questions; `install` makes a safe copy."""
+    for path in (sys.executable, Path(__file__).parents[1]):
+        for sentence in warn_if_writable(path):
+            structlog.get_logger().warning(sentence)

@@ -81,7 +81,7 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
 async def _running(settings: Settings) -> AsyncIterator[Running]:
     client = web_client(settings.slack_bot_token.get_secret_value(), settings.slack_api_url)
     app_token = settings.slack_app_token.get_secret_value()
-    team = settings.team or await check_bot_token(client)
+    team = await check_bot_token(client, settings.team)
     await check_app_token(client, app_token)
     people = People(client)
     for approver in settings.approvers:

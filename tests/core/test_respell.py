@@ -30,6 +30,23 @@ def test_names_become_paths(command: str, result: str) -> None:
     assert respelled(command, PROGRAMS) == result
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        " && ".join(["git add x"] * 17),
+        "sbox echo '" + "x" * 8192 + "' && git status",
+        "sbox echo '" + "&&" * 9 + "' && git status",
+    ],
+)
+def test_a_text_made_to_be_slow_is_not_rewritten(command: str) -> None:
+    assert cage_policy.read(command) is not None
+    assert respelled(command, PROGRAMS) is None
+
+
+def test_a_long_single_command_is() -> None:
+    assert respelled("sbox echo '" + "&&" * 50_000 + "'", PROGRAMS) == f"{SBOX} echo '" + "&&" * 50_000 + "'"
+
+
 @pytest.mark.parametrize("command", ["'sbox' ls", "s\\box ls", 'g""it status', "sbox ls > x", "sbox $(x)", ""])
 def test_what_cannot_be_shown_is_not_rewritten(command: str) -> None:
     assert respelled(command, PROGRAMS) is None

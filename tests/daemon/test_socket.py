@@ -10,7 +10,6 @@ import signal
 import socket
 import sqlite3
 import stat
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing
@@ -212,7 +211,7 @@ async def test_another_users_process_is_refused(place: Path) -> None:
         answers = []
         for user in (65534, os.geteuid()):
             foreign = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-c", _CONNECT, str(path), frame),
+                *("/usr/bin/python3", "-I", "-c", _CONNECT, str(path), frame),
                 user=user,
                 group=user,
                 extra_groups=[],
