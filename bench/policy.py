@@ -72,10 +72,15 @@ def call_us(fields: dict[str, object], tool: str = "Bash", repeat: int = 500) ->
     return median_us(functools.partial(classify, tool, fields), repeat)
 
 
-def interpreter_ms(code: str) -> float:
-    argv = [sys.executable, "-I", "-S", "-c", code]
-    run = functools.partial(subprocess.run, argv, cwd=ROOT / "cage", check=True)
-    return median_us(run, 25) / 1e3
+def interpreter_ms(*codes: str) -> list[float]:
+    """Median start-to-end time of the interpreter with each code, run in turns so that all see the same machine."""
+    times: list[list[float]] = [[] for _ in codes]
+    for _ in range(25):
+        for code, row in zip(codes, times, strict=True):
+            start = time.perf_counter()
+            subprocess.run([sys.executable, "-I", "-S", "-c", code], cwd=ROOT / "cage", check=True)
+            row.append(time.perf_counter() - start)
+    return [statistics.median(row) * 1e3 for row in times]
 
 
 def report_calls() -> None:
@@ -99,8 +104,7 @@ def report_long_texts() -> None:
 
 def report_interpreter() -> None:
     load = "import sys; sys.path.insert(0, ''); import cage_policy as p"
-    bare, imported = interpreter_ms("pass"), interpreter_ms(load)
-    hook = interpreter_ms(load + "; p.classify('Bash', {'command': 'sbox ls'})")
+    bare, imported, hook = interpreter_ms("pass", load, load + "; p.classify('Bash', {'command': 'sbox ls'})")
     print(
         f"interpreter {bare:.1f} ms; the import adds {imported / bare - 1:.2f} x; alone as a hook {hook / bare:.2f} x"
     )

@@ -1145,6 +1145,7 @@ def _judge_git(calls: list[Git], cwd: str | None) -> None:
     _unplanted(_GIT_RUNS, place, here, [word for value in programs for word in value.split()])
     quiet = all(call.table is _READING for call in calls)
     moved = ""
+    judged: dict[tuple[str, str], Repository] = {}
     for call in calls:
         try:
             _judge_git_words(call, place, here)
@@ -1154,7 +1155,10 @@ def _judge_git(calls: list[Git], cwd: str | None) -> None:
             repository = _find_repository(directory, place)
             if moved and not moved == directory == repository.top:
                 raise _Gated("the command before it can make another repository of this directory", "two calls")
-            _judge_repository(repository, own, quiet)
+            where = (repository.top, repository.gitdir)
+            if where not in judged:
+                _judge_repository(repository, own, quiet)
+            repository = judged.setdefault(where, repository)
             if call.table is _NETWORK:
                 _judge_remote(call, repository)
             if _signs(call, own):
