@@ -20,15 +20,15 @@ ORDINARY = 65534  # owns nothing and has no entry of its own that a test could h
 @pytest.fixture(scope="session")
 def tools() -> Iterator[Path]:
     """A directory that every user can read, with the shell script and, where there is a compiler, the program."""
-    directory = Path(tempfile.mkdtemp(prefix="sbox-tools-", dir="/var/tmp"))
-    directory.chmod(0o755)
-    shutil.copy(CAGE / "sbox", directory / "script")
-    if shutil.which("cc"):
-        sources = sorted((CAGE / "sbox_src").glob("*.c"))
-        flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-std=gnu11", "-static"]
-        subprocess.run(["cc", *flags, "-o", directory / "program", *sources], check=True)
-    yield directory
-    shutil.rmtree(directory)
+    with tempfile.TemporaryDirectory(prefix="sbox-tools-", dir="/var/tmp") as made:
+        directory = Path(made)
+        directory.chmod(0o755)
+        shutil.copy(CAGE / "sbox", directory / "script")
+        if shutil.which("cc"):
+            sources = sorted((CAGE / "sbox_src").glob("*.c"))
+            flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-std=gnu11", "-static"]
+            subprocess.run(["cc", *flags, "-o", directory / "program", *sources], check=True)
+        yield directory
 
 
 BUILDS = ("script", "program")

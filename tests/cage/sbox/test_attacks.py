@@ -499,7 +499,9 @@ def test_a_change_in_one_of_many_repositories_is_prevented_or_said(world: World)
     }
     assert world.bare("bash", "-ec", "for n in {100..130} new; do git init -q $n; done").returncode == 0
     assert world.caged("true").stderr == ""
-    for number, (name, change) in enumerate(changes.items(), 126):  # those that come last are only compared by the script
+    for number, (name, change) in enumerate(
+        changes.items(), 126
+    ):  # those that come last are only compared by the script
         done = world.caged("bash", "-c", f"r={number}; {{ {change}; }} && echo done")
         if "done" in done.stdout:
             assert f"sbox: {world.projects}/{number}" in done.stderr, (name, done)
