@@ -25,7 +25,7 @@ def untrusted_reason(path: Path, home: Path) -> str | None:
 
     What does not exist yet is judged by the directories that do. Raises InstallError on a loop of links.
     """
-    owners = {0, os.getuid(), home.stat().st_uid}
+    owners = {0, os.getuid()} | ({home.stat().st_uid} if home.exists() else set())
     writable = zone(home)
     for place in on_the_way(path):
         for directory in writable:
