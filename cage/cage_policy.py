@@ -936,7 +936,7 @@ _LOCAL_KEYS = frozenset(
     """core.filemode core.logallrefupdates core.ignorecase core.precomposeunicode core.symlinks core.autocrlf core.eol
     core.safecrlf core.quotepath core.compression core.abbrev core.untrackedcache core.preloadindex core.commentchar
     core.whitespace core.longpaths core.sharedrepository core.sparsecheckout core.sparsecheckoutcone
-    core.checkstat core.trustctime user.name user.email user.useconfigonly author.name author.email
+    core.checkstat core.trustctime user.name user.email user.signingkey user.useconfigonly author.name author.email
     committer.name committer.email init.defaultbranch remote.*.fetch remote.*.tagopt remote.*.prune remote.*.prunetags
     remote.*.gh-resolved remote.*.skipdefaultupdate branch.*.merge branch.*.rebase branch.*.description
     branch.*.remote branch.*.pushremote branch.*.vscode-merge-base branch.*.gh-merge-base
@@ -973,7 +973,7 @@ _OWN_VALUES = {
     **dict.fromkeys("core.bare remote.*.mirror remote.*.promisor".split(), _OFF),
     **dict.fromkeys("core.worktree core.gitproxy core.alternaterefscommand submodule.*.update".split(), _NONE),
     **dict.fromkeys("remote.*.url remote.*.pushurl remote.*.push remote.*.vcs".split(), _NONE),
-    **dict.fromkeys("remote.*.uploadpack remote.*.receivepack".split(), _NONE),
+    **dict.fromkeys("remote.*.uploadpack remote.*.receivepack branch.*.remote branch.*.pushremote".split(), _NONE),
     **dict.fromkeys("diff.*.command diff.*.textconv merge.*.driver".split(), _NONE),
     # what `git lfs install` writes: the one filter known to run the same program whatever the repository says
     "filter.*.clean": frozenset(["git-lfs clean -- %f"]),
@@ -985,6 +985,7 @@ _OWN_DATA = frozenset(
     """core.excludesfile core.attributesfile commit.template user url safe http mailmap alias mergetool difftool
     gui""".split()
 )
+_SIGNING = frozenset(["gpgsign", "forcesignannotated"])
 _INTO_SUBMODULES = frozenset(
     "diff.submodule diff.ignoresubmodules status.submodulesummary submodule.recurse fetch.recursesubmodules".split()
 )
@@ -1050,9 +1051,6 @@ def _signs(call: Git, own: Config) -> bool:
     commits = call.sub in ("commit", "merge", "rebase", "cherry-pick", "revert", "pull")
     tags = call.sub == "tag" and asked & {"tag.gpgsign", "tag.forcesignannotated"}
     return bool(tags or (commits and "commit.gpgsign" in asked) or (call.sub == "push" and "push.gpgsign" in asked))
-
-
-_SIGNING = frozenset(["gpgsign", "forcesignannotated"])
 
 
 def _parse_config(path: str) -> Config:
@@ -1160,7 +1158,7 @@ def _judge_git(calls: list[Git], cwd: str | None) -> None:
                 _judge_repository(repository, own, quiet)
             repository = judged.setdefault(where, repository)
             if call.table is _NETWORK:
-                _judge_remote(call, repository)
+                _judge_remote(call, repository, own)
             if _signs(call, own):
                 raise _Gated("your git settings ask for a signature")
             if call.table is _MOVING or call.sub == "pull":
@@ -1366,16 +1364,18 @@ _HOST = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678
 _REF = _HOST | frozenset("_/@#=+")
 
 
-def _judge_remote(call: Git, repository: Repository) -> None:
+def _judge_remote(call: Git, repository: Repository, own: Config) -> None:
     problem = _remote_words(call)
     if problem:
         raise _Gated(problem)
-    several = call.sub == "fetch" and call.has("--all", "--multiple")
-    names = call.plain if several else call.plain[:1]
-    for name in names or list(repository.remotes) or [""]:
+    everything = call.sub == "fetch" and call.has("--all")
+    names = call.plain if everything or call.has("--multiple") else call.plain[:1]
+    # git takes the name of a remote that is not configured for a path; without a name the last resort is "origin"
+    defaults = [value for section, name, value in own if (section, name) == ("remote", "pushdefault")]
+    for name in names or ([] if everything else ["origin", *defaults]):
         if name not in repository.remotes:
             raise _Gated("there is no configured remote of that name: " + name[:60])
-    for name in names if names and not call.has("--all") else repository.remotes:
+    for name in names if names and not everything else repository.remotes:
         for url in repository.remotes[name]:
             if not _plain_url(url):
                 raise _Gated("the remote " + name + " has an unusual address: " + url[:80])

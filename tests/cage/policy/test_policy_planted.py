@@ -557,6 +557,19 @@ def test_a_remote_that_is_no_address(house: House) -> None:
     assert house.bash("git fetch") == house.bash("git fetch origin") == "gated"
 
 
+def test_without_a_name_the_remote_must_still_be_configured(house: House) -> None:
+    """git takes "origin", or the default for pushes, for a path when no remote is called so."""
+    git(house.repo, "config", "--rename-section", "remote.origin", "remote.work")
+    git(house.repo, "config", "branch.main.remote", "work")
+    assert [house.bash(c) for c in ("git push", "git fetch", "git pull", "git ls-remote")] == ["gated"] * 4
+    assert [house.bash(c) for c in ("git push work main", "git fetch --all", "git fetch work")] == ["green"] * 3
+    git(house.repo, "config", "remote.origin.url", "https://example.com/a")
+    assert house.bash("git push") == "green"
+    (house.home / ".gitconfig").write_text("[remote]\n\tpushDefault = fork\n")
+    assert house.bash("git push") == "gated"
+    assert house.bash("git push origin main") == "green"
+
+
 def test_an_address_of_its_own_for_pushes(house: House) -> None:
     git(house.repo, "config", "remote.origin.pushurl", "/tmp/x")
     assert house.bash("git push origin main") == "gated"
@@ -719,6 +732,7 @@ def test_a_variable_that_loads_from_the_zone(name: str, house: House, monkeypatc
         "[core]\n\tx = \\\n y\n",
         "x = 1\n",
         '[remote "origin"]\n\tuploadpack = x\n',
+        '[branch "main"]\n\tremote = x\n',
         "\x00",
     ],
 )
