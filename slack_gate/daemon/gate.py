@@ -105,18 +105,18 @@ class Gate:
         if judged.verdict == "green":
             if (pinned := self._pinned(event.command)) is None:
                 return await self._ask(event, caller, "its programs cannot be pinned to files the agent cannot change")
-            await self._store.answered(_entry(event, "green", "policy"))
+            await self._store.answered(self._entry(event, "green", "policy"))
             return Answer(Ruling.ALLOW, f"Green: {judged.rule}.", _changed(pinned, event.command))
         if self._own_files.reached_by(event):  # remembered or not: a search from above would read the tokens
             return await self._ask(event, caller, f"{_why(judged)}; from there it could reach slack-gate's own files")
         if judged.verdict == "ungated":
-            await self._store.answered(_entry(event, "ungated", "policy"))
+            await self._store.answered(self._entry(event, "ungated", "policy"))
             return Answer(Ruling.SILENT)
         coverage = rules.covered(event, await self._store.rules())
         pinned = self._pinned(coverage.command or event.command) if coverage is not None else None
         if coverage is not None and pinned is not None:
             saved = ", ".join(coverage.rules)
-            await self._store.answered(_entry(event, "remembered", "always", saved))
+            await self._store.answered(self._entry(event, "remembered", "always", saved))
             return Answer(Ruling.ALLOW, f"Remembered by Always ({saved}).", _changed(pinned, event.command))
         return await self._ask(event, caller, _why(judged))
 
@@ -138,7 +138,7 @@ class Gate:
         return deny(f"{sentence} slack-gate cannot show what would run, so it does not run.")
 
     async def _refused(self, event: ToolEvent, sentence: str, request: str | None = None) -> Answer:
-        await self._store.answered(_entry(event, "refused", "gate", sentence, request))
+        await self._store.answered(self._entry(event, "refused", "gate", sentence, request))
         return deny(sentence)
 
     async def _ask(self, event: ToolEvent, caller: Caller, why: str) -> Answer | Request:
@@ -186,6 +186,22 @@ class Gate:
 
     def _digest(self, event: ToolEvent, key: str) -> str:
         return digest(event, key, self._house.host, scripts_of(event))
+
+    def _entry(
+        self, event: ToolEvent, decision: str, by: str, reason: str | None = None, request: str | None = None
+    ) -> Entry:
+        return Entry(
+            decision=decision,
+            by=by,
+            request=request,
+            digest=digest(event, event.call or "", self._house.host),
+            agent=event.agent,
+            session=event.session,
+            tool=event.tool,
+            command=event.command,
+            cwd=event.cwd,
+            reason=reason,
+        )
 
     # wait
 
@@ -300,20 +316,6 @@ def _why(judged: Judgement) -> str:
     """One masked line: the rule, and the part of the call it stopped at."""
     where = f" ({mask(judged.segment)[:200]})" if judged.segment else ""
     return f"{judged.rule[:300]}{where}"
-
-
-def _entry(event: ToolEvent, decision: str, by: str, reason: str | None = None, request: str | None = None) -> Entry:
-    return Entry(
-        decision=decision,
-        by=by,
-        request=request,
-        agent=event.agent,
-        session=event.session,
-        tool=event.tool,
-        command=event.command,
-        cwd=event.cwd,
-        reason=reason,
-    )
 
 
 def _late(decision: Decision, click: Click) -> Entry:

@@ -27,6 +27,7 @@ class Database:
     def __init__(self, url: str) -> None:
         self._engine = _engine(url)
         self._thread = ThreadPoolExecutor(1, "database")
+        self._connection: Connection | None = None  # the thread's own, kept: a pool's hand-over costs each time
 
     async def run(self, work: Callable[[Connection], T], after: Callable[[T], object] | None = None) -> T:
         """`work` in one transaction; `after` it, in the same thread, what must follow the commit. Raises StoreError."""
@@ -41,17 +42,31 @@ class Database:
     def transaction(self, work: Callable[[Connection], T]) -> T:
         """For callers already in the thread (`after`): commits, or leaves nothing of `work`. Raises StoreError."""
         try:
-            with self._engine.begin() as connection:
-                return work(connection)
+            if self._connection is None:
+                self._connection = self._engine.connect()
+            with self._connection.begin():
+                return work(self._connection)
         except SQLAlchemyError as error:
+            self._forget_connection()
             raise StoreError(
                 f"The database cannot be used: {getattr(error, 'orig', None) or error}.",
                 "Nothing is allowed until it can; free the disk, mend the rights, or restore a backup.",
             ) from error
 
+    def _forget_connection(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.invalidate()
+            connection.close()
+
     async def close(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._engine.dispose)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
         self._thread.shutdown()
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._engine.dispose()
 
 
 def _engine(url: str) -> Engine:

@@ -6,12 +6,13 @@ synced (`Journal.append`) before the answer leaves. Whatever a crash left out is
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import hashlib
 import json
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from slack_gate.errors import LogError
 
 FIRST = "0" * 64  # what the first line names as the hash before it
 MAX_TEXT = 32 * 1024  # characters of one field
+_NAMES = tuple(field.name for field in dataclasses.fields(Entry))
 _TAIL = 8 * 1024
 
 
@@ -38,7 +40,8 @@ class Line:
 def chained(entry: Entry, seq: int, previous: str, now: float) -> Line:
     """The line for `entry`: every free text masked, the chain's hash over everything else in the line."""
     stamp = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    fields: dict[str, Any] = {"seq": seq, "ts": stamp, **asdict(entry), "commandId": None, "exitCode": None}
+    fields: dict[str, Any] = {"seq": seq, "ts": stamp, **{name: getattr(entry, name) for name in _NAMES}}
+    fields |= {"commandId": None, "exitCode": None}
     for name in ("command", "reason", "cwd"):
         if fields[name] is not None:
             fields[name] = mask(_bounded(fields[name]))
@@ -62,6 +65,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._left: tuple[int, int, int] | None = None  # inode, size and last seq after our last append
 
     def last(self) -> tuple[int, str]:
         """Number and hash of the last whole line, 0 and FIRST for an empty or missing file.
@@ -85,18 +89,32 @@ class Journal:
             fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX)
-                return _append(fd, lines)
+                return self._append(fd, lines)
             finally:
                 os.close(fd)
         except OSError as error:
             raise _unwritable(self.path, error) from error
 
+    def _append(self, fd: int, lines: Sequence[Line]) -> int:
+        found = os.fstat(fd)
+        if self._left is not None and self._left[:2] == (found.st_ino, found.st_size):
+            last, torn = self._left[2], b""
+        else:
+            last, _, torn = _last_whole(fd)
+        self._left = None
+        data = _missing(lines, last, torn)
+        if data:
+            _write(fd, data)
+            last = lines[-1].seq
+        self._left = (found.st_ino, os.fstat(fd).st_size, last)
+        return last
 
-def _append(fd: int, lines: Sequence[Line]) -> int:
-    last, _, torn = _last_whole(fd)
+
+def _missing(lines: Sequence[Line], last: int, torn: bytes) -> bytes:
+    """What the file lacks of `lines`, when it ends with line `last` and the bytes `torn` of the next one."""
     missing = [line for line in lines if line.seq > last]
     if not missing:
-        return last
+        return b""
     if missing[0].seq != last + 1:
         raise LogError(
             f"The log file ends at line {last}, the database goes on at line {missing[0].seq}.",
@@ -108,11 +126,13 @@ def _append(fd: int, lines: Sequence[Line]) -> int:
             "The last line of the log file is damaged.",
             "Keep a copy of the file, run `slack-gate log verify`, and remove the damaged last line.",
         )
-    data = data[len(torn) :]
+    return data[len(torn) :]
+
+
+def _write(fd: int, data: bytes) -> None:
     while data:
         data = data[os.write(fd, data) :]
     os.fdatasync(fd)
-    return missing[-1].seq
 
 
 def _last_whole(fd: int) -> tuple[int, str, bytes]:

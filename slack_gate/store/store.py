@@ -23,6 +23,9 @@ from slack_gate.store.log import FIRST, Journal, Line, chained
 from slack_gate.store.tables import cards, log, requests, rules
 
 _BATCH = 1000
+# Every answer runs these two; building a statement costs more than running it.
+_HEAD = select(log.c.seq, log.c.hash).order_by(log.c.seq.desc()).limit(1)
+_NEW_LINE = insert(log)
 
 T = TypeVar("T")
 
@@ -39,7 +42,7 @@ class _Transaction:
         head = log_head(self.connection)
         seq, previous = (head.seq + 1, head.hash) if head else (1, FIRST)
         line = chained(entry, seq, previous, self.now)
-        self.connection.execute(insert(log).values(seq=line.seq, line=line.text, hash=line.hash))
+        self.connection.execute(_NEW_LINE, {"seq": line.seq, "line": line.text, "hash": line.hash})
         self.lines.append(line)
 
     def one(self, table: Any, condition: ColumnElement[bool]) -> Row[*tuple[Any, ...]] | None:
@@ -296,7 +299,7 @@ def _remember(tx: _Transaction, key: Key, text: str, decision: Decision) -> Rule
 
 
 def log_head(connection: Connection) -> Row[int, str] | None:
-    return connection.execute(select(log.c.seq, log.c.hash).order_by(log.c.seq.desc()).limit(1)).first()
+    return connection.execute(_HEAD).first()
 
 
 def _entry(request: Request, by: str, now: float, user: str = "") -> Entry:
