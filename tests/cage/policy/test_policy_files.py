@@ -169,6 +169,17 @@ def test_a_zone_that_leads_where_nothing_may_be_written(target: str, house: Hous
     assert house.write(os.path.realpath(real) + "/policy-new") == "gated"
 
 
+@pytest.mark.parametrize(("target", "wanted"), [("code", "green"), (".config", "gated"), (".local/share", "gated")])
+def test_a_zone_that_leads_elsewhere_in_the_home(
+    target: str, wanted: str, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cage.cage_policy._SYSTEM", ("/etc",))  # the home of the tests lies below /var
+    (house.home / target).mkdir(parents=True, exist_ok=True)
+    house.projects.rename(house.home / "kept")
+    (house.home / "projects").symlink_to(house.home / target)
+    assert house.write(house.home / "projects" / "x") == house.write(house.home / target / "x") == wanted
+
+
 def test_a_tmp_that_leads_home(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cage.cage_policy._places", {})
     (house.home.parent / "tmp").symlink_to(house.home)

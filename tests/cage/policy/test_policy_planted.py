@@ -462,6 +462,13 @@ def test_no_write_is_led_outside(name: str, house: House) -> None:
         on_a_copy(house, command, ".")
 
 
+@pytest.mark.parametrize("name", ["remotes", "branches"])
+def test_remotes_of_the_old_kind_are_asked(name: str, house: House) -> None:
+    (house.repo / ".git" / name).mkdir(exist_ok=True)
+    (house.repo / ".git" / name / "evil").write_text("URL: /tmp/x\n")
+    assert house.bash("git status") == "gated"
+
+
 def test_a_submodule_behind_a_link_is_asked(house: House) -> None:
     """This version of git refuses it; older ones follow the link and run the submodule's fsmonitor."""
     submodule_by_link(house)
