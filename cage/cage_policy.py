@@ -1712,3 +1712,137 @@ def _git_runs_project(argv: tuple[str, ...], cwd: str | None) -> bool:
     except (_Gated, OSError):
         return True
     return False
+
+
+# ---------------------------------------------------------------- git in the cage
+
+# Settings with which git in the cage would not do all that it does outside, but for these values.
+_UNFIT_VALUES = {"extensions.partialclone": _NONE, "remote.*.promisor": _OFF}  # it would fetch what is missing
+_UNFIT_TO_MOVE = frozenset(["core.hookspath", "submodule.recurse"])  # what the cage guards may lie in git's way
+_GUARDED_IN_TREES = (".claude", ".mcp.json", ".vscode", ".idea", ".envrc")  # the cage's own list, at a repository's top
+_UNSEEN_KINDS = frozenset("credential url http remote alias mergetool difftool gui user gpg safe".split())
+_SAME_ANYWHERE = frozenset(
+    """GIT_TERMINAL_PROMPT GIT_OPTIONAL_LOCKS GIT_CONFIG_NOSYSTEM GIT_MERGE_AUTOEDIT GIT_PAGER GIT_EDITOR GIT_ASKPASS
+    GIT_SEQUENCE_EDITOR""".split()
+)
+_INCLUDES = ("include", "includeif")
+
+
+def works_caged(line: Iterable[tuple[str, ...]], cwd: str) -> bool:
+    """Are these git commands green but for what the repository holds, and is the cage no loss to them?
+
+    The gate then runs them in the cage, where nothing planted gets out. False is no verdict: `classify` gives that.
+    """
+    try:
+        place, here = _place(), _cwd(cwd)
+        calls = [parse_git(argv) for argv in line]
+        own = _own_config(place)
+        moving = sum(call.table is _MOVING for call in calls)  # a second one meets what the first brought, guarded
+        return moving < 2 and _is_same_in_cage(place) and all(_works_caged(call, own, place, here) for call in calls)
+    except (_Gated, OSError, ValueError):
+        return False
+
+
+def _is_same_in_cage(place: Place) -> bool:
+    """Are the person's settings of git, and its variables, the same in the cage?"""
+    files = [place.home + "/.config/git/" + name for name in ("config", "ignore", "attributes")]
+    config_home = os.environ.get("XDG_CONFIG_HOME") or place.home + "/.config"
+    unseen = any(name[:4] == "GIT_" and name not in _SAME_ANYWHERE for name in os.environ)
+    return not (unseen or config_home != place.home + "/.config" or any(_is_hidden(file, place) for file in files))
+
+
+def _works_caged(call: Git, own: Config, place: Place, here: str) -> bool:
+    _judge_git_words(call, place, here)
+    directory = os.path.realpath(os.path.join(here, *call.directories))
+    if call.table is _NETWORK or call.sub in ("version", "worktree list") or _opens_editor(call):
+        return False
+    repository = _find_repository(directory, place)
+    top, common = repository.top, repository.common
+    if not all(
+        _is_in_cage(path, place) for path in (os.path.realpath(here), directory, top, repository.gitdir, common)
+    ):
+        return False
+    local = _parse_config(common + "/config")
+    for file in {repository.gitdir + "/config.worktree", common + "/config.worktree"}:
+        local += _parse_config(file) if os.path.lexists(file) else []
+    settings = own + local
+    if any(_full_key(section, "")[0] in _INCLUDES for section, _, _ in local):
+        return False
+    if os.path.lexists(common + "/objects/info/alternates") or any(_is_unfit(*one, place) for one in settings):
+        return False
+    if call.table is _MOVING:
+        guarded = [top + "/" + name for name in _GUARDED_IN_TREES] + [common + "/lfs"]
+        named = any(section + "." + name in _UNFIT_TO_MOVE for section, name, _ in settings)
+        if named or any(os.path.lexists(path) for path in guarded):
+            return False
+    return not (_signs(call, settings) or _writes_config(call, repository, settings))
+
+
+def _is_in_cage(path: str, place: Place) -> bool:
+    """Is this resolved path the same directory in the cage? ~/.cache has a layer there, and the home is covered."""
+    if place.projects and _below(path, place.projects):
+        return True
+    return bool(place.tmp) and _below(path, place.tmp) and not _below(path, place.real_home)
+
+
+def _is_hidden(path: str, place: Place) -> bool:
+    """Does this path lead to a hidden entry of the home that the cage does not show?"""
+    real = os.path.realpath(path)
+    if not _below(real, place.real_home) or _is_in_cage(real, place) or "/." not in real[len(place.real_home) :]:
+        return False
+    shown_files = (place.home + "/.gitconfig", place.home + "/.config/git")
+    return not any(_below(real, os.path.realpath(file)) for file in shown_files)
+
+
+def _is_unfit(section: str, name: str, value: str, place: Place) -> bool:
+    kind, full = _full_key(section, name)
+    if full in _UNFIT_VALUES:
+        return value.lower() not in _UNFIT_VALUES[full]
+    words = [value] if kind in _INCLUDES else value.lstrip("!").split()
+    paths = [place.home + word[1:] if word[:2] == "~/" else word for word in words]
+    return kind not in _UNSEEN_KINDS and any(path[:1] == "/" and _is_hidden(path, place) for path in paths)
+
+
+def _opens_editor(call: Git) -> bool:
+    """The agent's own editor (GIT_EDITOR=true, mostly) is not known in the cage."""
+    if call.sub == "commit":
+        named = ("-m", "--message", "-F", "--file", "-C", "--reuse-message", "--no-edit", "--dry-run")
+        return not call.has(*named)
+    if call.sub == "revert":
+        return not call.has("--no-edit", "-n", "--no-commit", "--abort", "--quit")
+    return call.has("--continue") or (
+        call.has("-a", "--annotate") and call.sub == "tag" and not call.has("-m", "--message")
+    )
+
+
+def _writes_config(call: Git, repository: Repository, settings: Config) -> bool:
+    """Does it perhaps write the configuration, which the cage guards? One made from a remote's branch follows that."""
+    plain = call.plain
+    if call.sub == "branch":
+        names = "-d -D --delete -m -M --move -c -C --copy -t --track -u --set-upstream-to --unset-upstream"
+        creates, start = bool(plain), plain[1:]
+        writes = call.has(*names.split())
+    elif call.sub in ("checkout", "switch"):
+        creates = call.has("-b", "-B", "-c", "-C", "--create", "--force-create")
+        start = plain[:1]
+        # where a name is no branch yet, git makes one from the remote's
+        writes = call.has("-t", "--track") or any(not (creates or _is_branch(word, repository)) for word in start)
+    else:
+        return False
+    always = any(
+        (section, name) == ("branch", "autosetupmerge") and value.lower() not in _ON_OR_OFF
+        for section, name, value in settings
+    )
+    return writes or (creates and (always or any(not _is_head(word) for word in start)))
+
+
+def _is_head(word: str) -> bool:
+    return word[:4] == "HEAD" and word[4:5] in ("", "~", "^") and not word[4:].strip("~^0123456789")
+
+
+def _is_branch(name: str, repository: Repository) -> bool:
+    """Or no name of a branch at all: HEAD~1, the branch before, the mark before paths."""
+    if name in ("-", "--") or _is_head(name) or os.path.isfile(repository.common + "/refs/heads/" + name):
+        return True
+    packed = _text(repository.common + "/packed-refs", 1 << 22) or ""
+    return any(line.endswith(" refs/heads/" + name) for line in packed.split("\n"))

@@ -41,6 +41,7 @@ def parse(event: bytes) -> ToolEvent | NoDecision:
         moment=moment,
         mode=_optional(value, "permission_mode"),
         subagent=_optional(value, "agent_id"),
+        rewritable=True,
     )
 
 

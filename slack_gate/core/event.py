@@ -11,7 +11,10 @@ SHELL_TOOLS = frozenset({"Bash"})
 
 @dataclass(frozen=True, slots=True)
 class ToolEvent:
-    """`tool_input` is the agent's JSON object untouched; `call` the host's id of this call, None where it has none."""
+    """`tool_input` is the agent's JSON object untouched; `call` the host's id of this call, None where it has none.
+
+    `rewritable`: the host runs another input where the answer holds one.
+    """
 
     agent: str
     session: str
@@ -22,6 +25,7 @@ class ToolEvent:
     moment: str = "PreToolUse"
     mode: str = ""
     subagent: str = ""
+    rewritable: bool = False
 
     @property
     def command(self) -> str | None:

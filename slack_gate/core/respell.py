@@ -1,6 +1,7 @@
-"""Names made absolute: `sbox` and `git` must be the trusted files, not what the agent's PATH, aliases or functions say.
+"""Names replaced: `sbox` and `git` must be the trusted files, not what the agent's PATH, aliases or functions say.
 
 A virtual environment in the zone may hold a planted `sbox`; the classifier judged the name, so the gate pins the file.
+`git` can also become two words, to run in the cage.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ LONG = 8192  # characters, of a text of several commands
 TRIES = 8  # places that look like the separator
 
 
-def respelled(command: str, programs: Mapping[str, str]) -> str | None:
-    """`command` with each simple command's name, where it is a key of `programs`, replaced by that path.
+def respelled(command: str, programs: Mapping[str, tuple[str, ...]]) -> str | None:
+    """`command` with each simple command's name, where it is a key of `programs`, replaced by those words.
 
     The rest stays byte for byte. None when that cannot be shown: reading the result again must give the same words.
     """
@@ -34,7 +35,7 @@ def respelled(command: str, programs: Mapping[str, str]) -> str | None:
         if name in programs:
             if not rest.startswith(name):  # quoted or escaped: too odd to be rewritten
                 return None
-            pieces.append(shlex.quote(programs[name]))
+            pieces.append(shlex.join(programs[name]))
             rest = rest[len(name) :]
     result = "".join(pieces) + rest
     return result if _same_but_names(result, segments, programs) else None
@@ -59,6 +60,6 @@ def _argvs(text: str) -> list[tuple[str, ...]]:
     return [segment.argv for segment in cage_policy.read(text) or []]
 
 
-def _same_but_names(result: str, segments: list[cage_policy.Segment], programs: Mapping[str, str]) -> bool:
-    expected = [((programs.get(old.argv[0], old.argv[0]), *old.argv[1:]), old.op, old.redirected) for old in segments]
+def _same_but_names(result: str, segments: list[cage_policy.Segment], programs: Mapping[str, tuple[str, ...]]) -> bool:
+    expected = [((*programs.get(old.argv[0], old.argv[:1]), *old.argv[1:]), old.op, old.redirected) for old in segments]
     return [(new.argv, new.op, new.redirected) for new in cage_policy.read(result) or []] == expected

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from cage import cage_policy
 from slack_gate.core import rules
 from slack_gate.core.answer import Answer, Ruling, deny, settled
+from slack_gate.core.caged import caged_git
 from slack_gate.core.event import NoDecision, ToolEvent
 from slack_gate.core.ports import Click, Clock, Entry, Judgement, Policy, Store, Verdict, Waiting
 from slack_gate.core.request import Choice, Decision, Request, State, digest
@@ -46,7 +47,10 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class House:
-    """What is the same for every request of this daemon. `surface` is where approvers are asked; times in seconds."""
+    """What is the same for every request of this daemon. `surface` is where approvers are asked; times in seconds.
+
+    `cages`: a cage starts on this machine, so that calls can be released into it.
+    """
 
     home: str
     host: str
@@ -54,6 +58,7 @@ class House:
     team: str
     surface: str
     wait: float
+    cages: bool = False
 
 
 class Gate:
@@ -102,6 +107,9 @@ class Gate:
         if (why := self._own_files.refusal(event)) is not None:
             return await self._refused(event, why)
         judged = self._policy.explain(event.tool, dict(event.tool_input), event.cwd)
+        if (caged := self._caged_git(event)) is not None:
+            await self._store.answered(self._entry(event, "green", "policy", "in the cage"))
+            return Answer(Ruling.ALLOW, "Green: local git, run in the cage.", caged)
         if judged.verdict == "green":
             if (pinned := self._pinned(event.command)) is None:
                 return await self._ask(event, caller, "its programs cannot be pinned to files the agent cannot change")
@@ -130,7 +138,14 @@ class Gate:
         segments = cage_policy.read(command) or []
         if any(segment.argv[0] in PINNED and segment.argv[0] not in self._programs for segment in segments):
             return None
-        return respelled(command, self._programs)
+        return respelled(command, {name: (path,) for name, path in self._programs.items()})
+
+    def _caged_git(self, event: ToolEvent) -> str | None:
+        """What runs instead of local git that the cage is no loss to; None leaves the call to the rest of `submit`."""
+        git = self._programs.get("git")
+        if not self._house.cages or git is None or (caged := caged_git(event, git)) is None:
+            return None
+        return self._pinned(caged)
 
     async def malformed(self, agent: str, sentence: str) -> Answer:
         """An event that could not be read."""

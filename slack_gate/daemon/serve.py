@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import stat
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from slack_gate.daemon.clock import SteadyClock
 from slack_gate.daemon.gate import Gate, House
 from slack_gate.daemon.outbox import Outbox
 from slack_gate.daemon.own_files import OwnFiles
-from slack_gate.daemon.programs import trusted_programs
+from slack_gate.daemon.programs import cage_starts, trusted_programs
 from slack_gate.daemon.socket import hook_socket, only_daemon
 from slack_gate.daemon.sweeper import sweep
 from slack_gate.errors import ConfigError
@@ -87,9 +87,12 @@ async def _running(settings: Settings) -> AsyncIterator[Running]:
     for approver in settings.approvers:
         await people.check(approver)
     clock = SteadyClock()
+    programs = trusted_programs(Path.home())
+    if not (cages := await cage_starts(programs.get("sbox"))):
+        log.warning("no cage starts here, so git runs uncaged and is asked more often; `sbox --check` says why")
     async with Store(settings.database, settings.log_path, clock) as store, _tasks() as group:
         running = _Assembly(settings, store, Wakeups(), group, clock)
-        link = Link(running.buttons(client, people, team).app, app_token)
+        link = Link(running.buttons(client, people, team, programs, cages).app, app_token)
         running.outbox = Outbox(Cards(store.database, SURFACE), Messenger(client), link.down, clock)
         async with link.opened():
             tasks = [group.create_task(running.outbox.run(running.gate)), group.create_task(sweep(running.gate))]
@@ -127,7 +130,7 @@ class _Assembly:
         self._clock = clock
         self.gate: Gate
 
-    def buttons(self, client: Any, people: People, team: str) -> Buttons:
+    def buttons(self, client: Any, people: People, team: str, programs: Mapping[str, str], cages: bool) -> Buttons:
         host = socket.gethostname()
         settings = self._settings
         house = House(
@@ -137,6 +140,7 @@ class _Assembly:
             team=team,
             surface=SURFACE,
             wait=settings.wait,
+            cages=cages,
         )
         own = OwnFiles([settings.home, settings.socket_path.parent, *secret_files().values()])
         self.gate = Gate(
@@ -144,7 +148,7 @@ class _Assembly:
             self._wakeups,
             cage_policy,
             own,
-            trusted_programs(Path.home()),
+            programs,
             house,
             self._clock,
             unshowable,

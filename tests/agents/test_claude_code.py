@@ -42,6 +42,7 @@ def test_parse_takes_every_field() -> None:
         moment="PreToolUse",
         mode="plan",
         subagent="sub",
+        rewritable=True,
     )
 
 

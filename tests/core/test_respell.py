@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from cage import cage_policy
 from slack_gate.core.respell import respelled
 
-PROGRAMS = {"sbox": "/home/u/.local/bin/sbox", "git": "/usr/bin/git"}
-SBOX, GIT = PROGRAMS["sbox"], PROGRAMS["git"]
+SBOX, GIT = "/home/u/.local/bin/sbox", "/usr/bin/git"
+PROGRAMS = {"sbox": (SBOX,), "git": (GIT,)}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,23 @@ def test_what_cannot_be_shown_is_not_rewritten(command: str) -> None:
 
 
 def test_a_path_with_a_blank_is_quoted() -> None:
-    assert respelled("sbox ls", {"sbox": "/home/a b/sbox"}) == "'/home/a b/sbox' ls"
+    assert respelled("sbox ls", {"sbox": ("/home/a b/sbox",)}) == "'/home/a b/sbox' ls"
+
+
+@pytest.mark.parametrize(
+    ("command", "result"),
+    [
+        ("git status", f"sbox {GIT} status"),
+        (
+            "git add 'a  b'&&  git commit -m \"it's && git\" 2>&1",
+            f"sbox {GIT} add 'a  b'&&  sbox {GIT} commit -m \"it's && git\" 2>&1",
+        ),
+        ("sbox ls && git log", f"sbox ls && sbox {GIT} log"),
+        ("'git' status", None),
+    ],
+)
+def test_a_name_becomes_two_words(command: str, result: str | None) -> None:
+    assert respelled(command, {"git": ("sbox", GIT)}) == result
 
 
 WORDS = st.sampled_from(["sbox", "git", "ls", "'a && git'", '"; sbox x"', "x\\&\\&git", "--", "git&&sbox", "2>&1"])
@@ -69,4 +85,4 @@ def test_only_names_change(parts: list[tuple[str, str, str]]) -> None:
     after = cage_policy.read(result)
     assert after is not None
     assert [s.argv[1:] for s in after] == [s.argv[1:] for s in before]
-    assert [s.argv[0] for s in after] == [PROGRAMS.get(s.argv[0], s.argv[0]) for s in before]
+    assert [s.argv[0] for s in after] == [PROGRAMS.get(s.argv[0], s.argv)[0] for s in before]

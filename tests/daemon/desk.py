@@ -78,12 +78,14 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(place: Path, changed: Callable[[], None] = lambda: None) -> AsyncIterator[Desk]:
+async def desk(
+    place: Path, changed: Callable[[], None] = lambda: None, sbox: str = "/usr/bin/sbox", **house_changes: Any
+) -> AsyncIterator[Desk]:
     clock = Clock()
     async with Store(f"sqlite:///{place / 'gate.db'}", place / "gate-log.jsonl", clock) as store:
-        house = House("box:/run/gate.sock", "box", ["U0ANA"], "T1", "slack", 300.0)
+        house = House("box:/run/gate.sock", "box", ["U0ANA"], "T1", "slack", 300.0, **house_changes)
         own = OwnFiles([place / "own"])
-        programs = {name: f"/usr/bin/{name}" for name in ("git", "python3", "sbox")}
+        programs = {name: f"/usr/bin/{name}" for name in ("git", "python3")} | {"sbox": sbox}
         gate = Gate(store, Wakeups(), cage_policy, own, programs, house, clock, _unshowable, changed)
         found = Desk(gate, store, place, clock)
         try:
