@@ -1743,6 +1743,15 @@ def works_caged(line: Iterable[tuple[str, ...]], cwd: str) -> bool:
         return False
 
 
+def in_cage(directory: str) -> bool:
+    """Is this existing absolute directory the same one in the cage, and writable there?"""
+    try:
+        real = os.path.realpath(directory)
+        return directory[:1] == "/" and os.path.isdir(real) and _is_in_cage(real, _place())
+    except (OSError, ValueError):
+        return False
+
+
 def _is_same_in_cage(place: Place) -> bool:
     """Are the person's settings of git, and its variables, the same in the cage?"""
     files = [place.home + "/.config/git/" + name for name in ("config", "ignore", "attributes")]

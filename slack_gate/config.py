@@ -68,6 +68,11 @@ class Settings(BaseSettings):
         le=MAX_WAIT_S,
         description="Seconds before an unanswered request is denied.",
     )
+    cage_first: bool = Field(
+        False,
+        alias="SLACK_GATE_CAGE_FIRST",
+        description="Run a gated shell command in the cage first, instead of asking, where its work fits in there.",
+    )
     log_format: Literal["text", "json"] = Field(
         "text", alias="SLACK_GATE_LOG_FORMAT", description="Form of the daemon's own messages on stderr."
     )

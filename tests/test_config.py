@@ -33,6 +33,7 @@ EACH = [
     ("database_url", "SLACK_GATE_DATABASE_URL", "sqlite:////x.db", '"sqlite:////x.db"', "sqlite:////x.db"),
     ("wait", "SLACK_GATE_WAIT", "7", "7", 7),
     ("wait", "GATE_WAIT", "7", "7", 7),
+    ("cage_first", "SLACK_GATE_CAGE_FIRST", "true", "true", True),
     ("log_format", "SLACK_GATE_LOG_FORMAT", "json", '"json"', "json"),
 ]
 
@@ -120,6 +121,7 @@ def test_no_approver_is_nobody(monkeypatch: pytest.MonkeyPatch, value: str) -> N
         ("SLACK_GATE_SOCKET", "gate.sock", "not an absolute path"),
         ("SLACK_GATE_SOCKET", "~/gate.sock", "not an absolute path"),
         ("SLACK_GATE_HOME", "home", "not an absolute path"),
+        ("SLACK_GATE_CAGE_FIRST", "perhaps", "boolean"),
         ("SLACK_GATE_LOG_FORMAT", "xml", "'text' or 'json'"),
         ("SLACK_API_URL", "http://slack.example/api/", "only over https"),
         ("SLACK_API_URL", "http://127.0.0.1.evil.example/api/", "only over https"),

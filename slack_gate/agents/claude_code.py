@@ -77,6 +77,8 @@ def render(answer: Answer, event: ToolEvent | NoDecision | None) -> tuple[int, b
     }
     if answer.command is not None and isinstance(event, ToolEvent):
         output["updatedInput"] = _rewritten(answer.command, event)
+    if answer.advice:
+        output["additionalContext"] = answer.advice
     return 0, _object(output)
 
 

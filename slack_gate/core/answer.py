@@ -19,11 +19,15 @@ class Ruling(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`reason` is never empty on a deny; `command` replaces the agent's shell text on an allow, None leaves it."""
+    """`reason` is never empty on a deny; `command` replaces the agent's shell text on an allow, None leaves it.
+
+    `advice` is for the agent beside an allow, whose reason only the person reads.
+    """
 
     ruling: Ruling
     reason: str = ""
     command: str | None = None
+    advice: str = ""
 
 
 _CAGE_HINT = (

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cage import cage_policy
-from slack_gate.core import rules
+from slack_gate.core import cage_first, rules
 from slack_gate.core.answer import Answer, Ruling, deny, settled
 from slack_gate.core.caged import caged_git
 from slack_gate.core.event import NoDecision, ToolEvent
@@ -49,7 +49,7 @@ class Caller:
 class House:
     """What is the same for every request of this daemon. `surface` is where approvers are asked; times in seconds.
 
-    `cages`: a cage starts on this machine, so that calls can be released into it.
+    `cages`: a cage starts on this machine, so that calls can be released into it; `cage_first`: gated ones too.
     """
 
     home: str
@@ -59,6 +59,7 @@ class House:
     surface: str
     wait: float
     cages: bool = False
+    cage_first: bool = False
 
 
 class Gate:
@@ -126,6 +127,9 @@ class Gate:
             saved = ", ".join(coverage.rules)
             await self._store.answered(self._entry(event, "remembered", "always", saved))
             return Answer(Ruling.ALLOW, f"Remembered by Always ({saved}).", _changed(pinned, event.command))
+        if (caged := self._caged_first(event)) is not None:
+            await self._store.answered(self._entry(event, "caged", "policy", _why(judged)))
+            return Answer(Ruling.ALLOW, f"In the cage, not asked: {judged.rule}.", caged, cage_first.ADVICE)
         return await self._ask(event, caller, _why(judged))
 
     def _pinned(self, command: str | None) -> str | None:
@@ -144,6 +148,12 @@ class Gate:
         """What runs instead of local git that the cage is no loss to; None leaves the call to the rest of `submit`."""
         git = self._programs.get("git")
         if not self._house.cages or git is None or (caged := caged_git(event, git)) is None:
+            return None
+        return self._pinned(caged)
+
+    def _caged_first(self, event: ToolEvent) -> str | None:
+        """What runs instead of a gated command that is tried in the cage; None when it is asked."""
+        if not (self._house.cages and self._house.cage_first) or (caged := cage_first.caged_first(event)) is None:
             return None
         return self._pinned(caged)
 

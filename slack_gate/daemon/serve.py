@@ -141,6 +141,7 @@ class _Assembly:
             surface=SURFACE,
             wait=settings.wait,
             cages=cages,
+            cage_first=settings.cage_first,
         )
         own = OwnFiles([settings.home, settings.socket_path.parent, *secret_files().values()])
         self.gate = Gate(

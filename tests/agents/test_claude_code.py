@@ -141,6 +141,11 @@ def test_a_rewrite_replaces_the_command_and_carries_the_rest() -> None:
     assert output["updatedInput"] == {"command": "sbox make", "description": "push it"}
 
 
+def test_advice_is_for_the_agent() -> None:
+    output = _output(Answer(Ruling.ALLOW, "ok", "sbox make", "it is caged"), _parsed())["hookSpecificOutput"]
+    assert (output["additionalContext"], output["permissionDecisionReason"]) == ("it is caged", "ok")
+
+
 @pytest.mark.parametrize(
     ("answer", "decision"),
     [

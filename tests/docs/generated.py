@@ -55,7 +55,7 @@ def default_of(info: FieldInfo) -> str:
     """The default where it is a value; what is worked out is told by the description."""
     value = info.default.get_secret_value() if isinstance(info.default, SecretStr) else info.default
     plain = info.default_factory is None and value not in ("", None, ())
-    return f"`{value}`" if plain else ""
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`" if plain else ""
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import AsyncIterator
@@ -13,9 +14,12 @@ from pathlib import Path
 import pytest
 
 from slack_gate.core.answer import Answer
+from slack_gate.core.cage_first import UNCAGED
 from slack_gate.core.event import ToolEvent
+from slack_gate.core.request import Choice
 from slack_gate.daemon.programs import PACKAGED, cage_starts
 from tests.daemon.desk import SECOND, Desk, desk
+from tests.daemon.house import house as running_house
 
 from .conftest import SYSTEM_PATH, House, entries, git
 from .test_policy_planted import PLANTS, other_branch
@@ -111,9 +115,8 @@ async def test_nothing_planted_gets_out(name: str, house: House, tmp_path: Path)
 
 @pytest.mark.parametrize("command", DAILY)
 async def test_daily_work_is_the_same_in_the_cage(command: str, house: House, tmp_path: Path) -> None:
-    (house.repo / "a.txt").write_text(
-        "changed\n"
-    ) if "checkout other" not in command and "merge" not in command else None
+    if command not in ("git checkout other", "git merge other -m x"):
+        (house.repo / "a.txt").write_text("changed\n")
     kept = house.home / "kept"
     shutil.copytree(house.projects, kept, symlinks=True)
     outside = run(command, house.repo, house)
@@ -137,9 +140,10 @@ def told(done: subprocess.CompletedProcess[str]) -> str:
     return re.sub(r"\b[0-9a-f]{7,40}\b|Date: .*", "", done.stdout + done.stderr)
 
 
-def state(house: House) -> list[str]:
+def state(house: House) -> list[list[str]]:
+    """What is the same after the same work; sorted, for the order within a second is not."""
     asked = ("status --porcelain -b", "log --all --format=%an%ae%s", "diff HEAD", "branch -a", "tag", "stash list")
-    return [git(house.repo, *words.split()) for words in asked]
+    return [sorted(git(house.repo, *words.split()).splitlines()) for words in asked]
 
 
 async def test_an_exit_code_is_the_same(house: House, tmp_path: Path) -> None:
@@ -213,3 +217,74 @@ async def test_whether_a_cage_starts(house: House, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("slack_gate.daemon.programs.START_S", 0.05)
     assert not await cage_starts(str(slow))
     assert os.path.isdir(house.projects)
+
+
+# cage first
+
+
+@asynccontextmanager
+async def cage_first_gate(place: Path) -> AsyncIterator[Desk]:
+    async with desk(place, sbox=SBOX, cages=True, cage_first=True) as one:
+        yield one
+
+
+async def test_a_gated_command_is_tried_in_the_cage(house: House, tmp_path: Path) -> None:
+    command = f'echo "a\'b" | tee made.txt; touch {house.outside}/x || echo stopped'
+    async with cage_first_gate(tmp_path) as one:
+        said = await answer(one, command, house.repo)
+        assert said is not None and said.command is not None
+        assert said.command == f"{SBOX} bash -c {shlex.quote(command)}"
+        assert UNCAGED in said.advice
+        line = one.log()[-1]
+        assert (line["decision"], line["by"], line["command"]) == ("caged", "policy", command)
+    done = run(said.command, house.repo, house)
+    assert (done.returncode, done.stdout) == (0, "a'b\nstopped\n")
+    assert (house.repo / "made.txt").read_text() == "a'b\n"
+    assert list(house.outside.iterdir()) == []
+
+
+async def test_it_is_off_unless_switched_on_and_a_cage_starts(house: House, tmp_path: Path) -> None:
+    for place, changes in (("a", {"cages": True}), ("b", {"cage_first": True})):
+        (tmp_path / place).mkdir()
+        async with desk(tmp_path / place, sbox=SBOX, **changes) as one:
+            assert await answer(one, "make test", house.repo) is None
+
+
+async def test_the_daemon_has_it_from_its_settings(house: House, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    async with running_house(tmp_path, cage_first=True) as h:
+        ended = await h.bash("echo $X > made.txt", cwd=str(work))
+        assert ended.decision == "allow"
+        assert UNCAGED in ended.output["additionalContext"]
+        assert "no cage starts" not in ended.stderr.decode()
+        run(ended.output["updatedInput"]["command"], work, house)
+        assert (work / "made.txt").exists()
+        assert [line["decision"] for line in h.log()] == ["caged"]
+
+
+async def test_what_points_outside_and_what_asks_for_it_is_asked(house: House, tmp_path: Path) -> None:
+    async with cage_first_gate(tmp_path) as one:
+        for command in ("curl x", "git push --force origin main", f"{UNCAGED} make"):
+            assert await answer(one, command, house.repo) is None
+        assert await answer(one, "x", house.repo, tool="WebFetch") is None
+
+
+async def test_what_could_reach_the_gates_own_files_is_asked(house: House) -> None:
+    place = house.projects / "gate"
+    place.mkdir()
+    async with cage_first_gate(place) as one:
+        (place / "own").mkdir()
+        assert await answer(one, "make test", house.repo) is not None
+        assert await answer(one, f"grep -r x {house.projects}", house.repo) is None
+        refused = await answer(one, f"cat {place}/own/x", house.repo)
+        assert refused is not None and refused.ruling == "deny"
+
+
+async def test_a_remembered_command_runs_as_remembered(house: House, tmp_path: Path) -> None:
+    async with cage_first_gate(tmp_path) as one:
+        asked = await one.asked(one.event(f"{UNCAGED} touch {house.outside}/x", str(house.repo)))
+        await one.click(asked, Choice.ALWAYS)
+        said = await answer(one, f"touch {house.outside}/y", house.repo)
+        assert said is not None and (said.command, said.advice) == (None, "")
+        assert one.decisions()[-1] == "remembered"
