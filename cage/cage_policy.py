@@ -1723,7 +1723,7 @@ _GUARDED_IN_TREES = (".claude", ".mcp.json", ".vscode", ".idea", ".envrc")  # th
 _UNSEEN_KINDS = frozenset("credential url http remote alias mergetool difftool gui user gpg safe".split())
 _SAME_ANYWHERE = frozenset(
     """GIT_TERMINAL_PROMPT GIT_OPTIONAL_LOCKS GIT_CONFIG_NOSYSTEM GIT_MERGE_AUTOEDIT GIT_PAGER GIT_EDITOR GIT_ASKPASS
-    GIT_SEQUENCE_EDITOR""".split()
+    GIT_SEQUENCE_EDITOR GIT_SSL_CAINFO GIT_SSL_CAPATH GIT_PS1_SHOWDIRTYSTATE""".split()
 )
 _INCLUDES = ("include", "includeif")
 

@@ -13,6 +13,7 @@ from slack_gate.errors import GateError
 # name → (module, one line for --help); the module holds a click command of that name
 COMMANDS = {
     "demo": "Try it here: the daemon against a built-in Slack, with a page to click on. Needs no tokens.",
+    "explain": "What would become of a call, by which rule, and the way that needs no asking.",
     "hook": "One agent event from stdin to the daemon (an installed hook calls slack_gate/hook.py: faster).",
     "install": "Write the hook into an agent's settings, and what it trusts out of the agent's reach.",
     "log": "Show the log, or verify that nothing in it was changed or removed.",

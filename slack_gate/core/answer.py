@@ -30,17 +30,19 @@ class Answer:
     advice: str = ""
 
 
-_CAGE_HINT = (
-    "If the work fits the cage (no network; writes only in ~/projects, /tmp, ~/.cache), `sbox CMD` runs without asking."
-)
+_IN_THE_CAGE = "If the work fits the cage (no network; writes only in ~/projects, /tmp, ~/.cache), "
+MAX_HINT = 400  # characters
 
 
 def deny(reason: str) -> Answer:
     return Answer(Ruling.DENY, reason)
 
 
-def settled(request: Request) -> Answer:
-    """The answer for a request that has ended; a request still pending has none and is a programming error."""
+def settled(request: Request, hint: str = "") -> Answer:
+    """The answer for a request that has ended; a request still pending has none and is a programming error.
+
+    `hint` is the green way to do the same, told where nobody answered.
+    """
     who = request.decided_name or request.decided_by or "a person"
     match request.state:
         case State.APPROVED:
@@ -53,7 +55,7 @@ def settled(request: Request) -> Answer:
             return deny(
                 f"Nobody answered in {request.expires_at - request.created_at:.0f} s, so it did not run "
                 f"(request {request.id}). This is not a refusal; leave it, say that it is waiting for a person, "
-                f"and go on with other work.{' ' + _CAGE_HINT if request.command is not None else ''}"
+                f"and go on with other work.{_green_way(request, hint)}"
             )
         case State.CANCELLED:
             return deny(f"The request was withdrawn before anyone answered, so it did not run (request {request.id}).")
@@ -64,3 +66,9 @@ def settled(request: Request) -> Answer:
             )
         case _:
             raise ValueError(f"request {request.id} is {request.state}, which is no answer")
+
+
+def _green_way(request: Request, hint: str) -> str:
+    if hint and len(hint) <= MAX_HINT:
+        return f" {_IN_THE_CAGE}this needs no asking: {hint}"
+    return f" {_IN_THE_CAGE}`sbox CMD` runs without asking." if request.command is not None else ""

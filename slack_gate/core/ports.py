@@ -113,7 +113,7 @@ class Event(Protocol):
 
 
 class Judgement(Protocol):
-    """A verdict ("ungated", "green", "gated"), the part of the call and the rule that decided."""
+    """A verdict ("ungated", "green", "gated"), the part of the call and the rule that decided, the green way if any."""
 
     @property
     def verdict(self) -> str: ...
@@ -123,6 +123,9 @@ class Judgement(Protocol):
 
     @property
     def rule(self) -> str: ...
+
+    @property
+    def hint(self) -> str: ...
 
 
 class Policy(Protocol):

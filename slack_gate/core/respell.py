@@ -18,6 +18,17 @@ LONG = 8192  # characters, of a text of several commands
 TRIES = 8  # places that look like the separator
 
 
+PINNED = frozenset({"sbox", "git", "python3"})  # what runs unasked names these; never left to the agent's PATH
+
+
+def pinned(command: str, programs: Mapping[str, str]) -> str | None:
+    """What runs unasked, with the trusted files (by name) as programs; None when one of them is missing or unclear."""
+    segments = cage_policy.read(command) or []
+    if any(segment.argv[0] in PINNED and segment.argv[0] not in programs for segment in segments):
+        return None
+    return respelled(command, {name: (path,) for name, path in programs.items()})
+
+
 def respelled(command: str, programs: Mapping[str, tuple[str, ...]]) -> str | None:
     """`command` with each simple command's name, where it is a key of `programs`, replaced by those words.
 

@@ -13,14 +13,13 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cage import cage_policy
 from slack_gate.core import cage_first, rules
 from slack_gate.core.answer import Answer, Ruling, deny, settled
 from slack_gate.core.caged import caged_git
 from slack_gate.core.event import NoDecision, ToolEvent
 from slack_gate.core.ports import Click, Clock, Entry, Judgement, Policy, Store, Verdict, Waiting
 from slack_gate.core.request import Choice, Decision, Request, State, digest
-from slack_gate.core.respell import respelled
+from slack_gate.core.respell import pinned
 from slack_gate.core.secrets import mask
 from slack_gate.daemon.own_files import OwnFiles
 from slack_gate.daemon.scripts import scripts_of
@@ -28,7 +27,6 @@ from slack_gate.errors import GateError
 
 GRACE_S = 30.0  # how long a hook that vanished without a word may come back
 REPEAT_S = 30.0  # how long an answered call may be answered again to another client of the same call
-PINNED = frozenset({"sbox", "git", "python3"})  # what green calls start; never left to the agent's PATH
 MARGIN_S = 5.0  # the request ends this long before its client gives up
 
 _CHANGED = (
@@ -107,42 +105,34 @@ class Gate:
         """An Answer at once, or the Request to `wait` for. Raises StoreError: then nothing may run."""
         if (why := self._own_files.refusal(event)) is not None:
             return await self._refused(event, why)
-        judged = self._policy.explain(event.tool, dict(event.tool_input), event.cwd)
+        judged = self._explained(event)
         if (caged := self._caged_git(event)) is not None:
             await self._store.answered(self._entry(event, "green", "policy", "in the cage"))
             return Answer(Ruling.ALLOW, "Green: local git, run in the cage.", caged)
         if judged.verdict == "green":
-            if (pinned := self._pinned(event.command)) is None:
+            if (text := self._pinned(event.command)) is None:
                 return await self._ask(event, caller, "its programs cannot be pinned to files the agent cannot change")
             await self._store.answered(self._entry(event, "green", "policy"))
-            return Answer(Ruling.ALLOW, f"Green: {judged.rule}.", _changed(pinned, event.command))
+            return Answer(Ruling.ALLOW, f"Green: {judged.rule}.", _changed(text, event.command))
         if self._own_files.reached_by(event):  # remembered or not: a search from above would read the tokens
             return await self._ask(event, caller, f"{_why(judged)}; from there it could reach slack-gate's own files")
         if judged.verdict == "ungated":
             await self._store.answered(self._entry(event, "ungated", "policy"))
             return Answer(Ruling.SILENT)
         coverage = rules.covered(event, await self._store.rules())
-        pinned = self._pinned(coverage.command or event.command) if coverage is not None else None
-        if coverage is not None and pinned is not None:
+        text = self._pinned(coverage.command or event.command) if coverage is not None else None
+        if coverage is not None and text is not None:
             saved = ", ".join(coverage.rules)
             await self._store.answered(self._entry(event, "remembered", "always", saved))
-            return Answer(Ruling.ALLOW, f"Remembered by Always ({saved}).", _changed(pinned, event.command))
+            return Answer(Ruling.ALLOW, f"Remembered by Always ({saved}).", _changed(text, event.command))
         if (caged := self._caged_first(event)) is not None:
             await self._store.answered(self._entry(event, "caged", "policy", _why(judged)))
             return Answer(Ruling.ALLOW, f"In the cage, not asked: {judged.rule}.", caged, cage_first.ADVICE)
         return await self._ask(event, caller, _why(judged))
 
     def _pinned(self, command: str | None) -> str | None:
-        """What runs unasked, with `sbox` and `git` as the trusted files; None when it cannot be made sure.
-
-        A call without a shell text needs no pin: "" stands for it.
-        """
-        if command is None:
-            return ""
-        segments = cage_policy.read(command) or []
-        if any(segment.argv[0] in PINNED and segment.argv[0] not in self._programs for segment in segments):
-            return None
-        return respelled(command, {name: (path,) for name, path in self._programs.items()})
+        """What runs unasked; None when it cannot be made sure. A call without a shell text needs no pin: then ""."""
+        return "" if command is None else pinned(command, self._programs)
 
     def _caged_git(self, event: ToolEvent) -> str | None:
         """What runs instead of local git that the cage is no loss to; None leaves the call to the rest of `submit`."""
@@ -245,7 +235,11 @@ class Gate:
         if row.state is State.APPROVED and self._digest(event, row.key) != row.digest:
             return await self._refused(event, _CHANGED, request)
         await self._store.recorded()
-        return settled(row)
+        hint = self._explained(event).hint if row.state is State.EXPIRED else ""
+        return settled(row, hint)
+
+    def _explained(self, event: ToolEvent) -> Judgement:
+        return self._policy.explain(event.tool, dict(event.tool_input), event.cwd)
 
     async def _end_of(self, request: str) -> Request | None:
         with self._waiting.listening(request) as ended:

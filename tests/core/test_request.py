@@ -93,6 +93,14 @@ def test_an_expiry_of_a_tool_the_cage_cannot_run_does_not_point_to_it() -> None:
     assert "sbox" not in settled(replace(_ended(State.EXPIRED), command=None)).reason
 
 
+def test_an_expiry_tells_the_green_way_when_there_is_one() -> None:
+    for command in ("make x", None):
+        words = settled(replace(_ended(State.EXPIRED), command=command), "sbox make x").reason
+        assert words.endswith("this needs no asking: sbox make x")
+    assert "`sbox CMD`" in settled(_ended(State.EXPIRED), "x" * 401).reason
+    assert "make x" not in settled(_ended(State.DENIED), "sbox make x").reason
+
+
 @pytest.mark.parametrize("state", [State.PENDING, State.RUNNING])
 def test_a_request_that_has_not_ended_has_no_answer(state: State) -> None:
     with pytest.raises(ValueError, match="no answer"):

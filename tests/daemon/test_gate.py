@@ -428,3 +428,11 @@ async def test_an_answer_is_held_back_while_the_end_is_not_in_the_file(tmp_path:
         journal.write_bytes(kept)  # as a crash between commit and write leaves it
         assert (await d.answer()).ruling is Ruling.ALLOW
         assert d.decisions() == ["pending", "approved"]
+
+
+async def test_an_expiry_tells_the_agent_the_green_way(tmp_path: Path) -> None:
+    async with desk(tmp_path) as d:
+        await d.asked(d.event("make  test"))
+        d.clock.now += 400
+        await d.gate.expire()
+        assert "needs no asking: sbox make test" in (await d.answer()).reason

@@ -152,6 +152,12 @@ def test_a_home_in_tmp_covers_what_is_hidden_in_it(tmp_path: Path, monkeypatch: 
     assert cage_policy.works_caged([("git", "status")], str(shown))
 
 
+def test_variables_that_local_git_does_not_need(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_SSL_CAINFO", "/etc/ssl/certs/ca-certificates.crt")
+    monkeypatch.setenv("GIT_EDITOR", "true")
+    assert caged(house, "git commit -m x")
+
+
 @pytest.mark.parametrize("name", ["GIT_AUTHOR_NAME", "GIT_DIR", "XDG_CONFIG_HOME"])
 def test_variables_that_the_cage_does_not_pass_on(name: str, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "/var/tmp/x")
