@@ -121,7 +121,7 @@ static void remove_left_layers(const Run *run) {
     if (directory) closedir(directory);
 }
 
-static bool is_empty(const char *path) {
+bool is_empty(const char *path) {
     DIR *directory = opendir(path);
     struct dirent *entry;
     bool empty = directory != NULL;

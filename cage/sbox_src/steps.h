@@ -12,11 +12,12 @@ enum {
     LINK = 'l',    /* make a symbolic link from target to source */
     HIDE = 'h',    /* make target read as empty, if it is there */
     LAYER = 'o',   /* overlay: source is read, target written, the layer between is run->scratch or the shared one */
-    PIN = 'p',     /* bind target on itself, so that it cannot be renamed or removed */
+    PIN = 'p',     /* bind target on itself, or on a link a file, so that it cannot be renamed or removed */
     SAVE = 'v',    /* remember the tree at target as it is now */
     COVER = 'c',   /* lay the remembered tree over the pins: renames work across pinned directories */
     VIEW = 'r',    /* show source read-only at target, for GUARD to take from */
     GUARD = 'g',   /* bind source, a place in a view, on target, if it is there */
+    HOLD = 'a',    /* the same, but target must be there */
     DONE = 'u',    /* take the view at target away */
     LOCK = 'k',    /* make target read-only in place */
 };

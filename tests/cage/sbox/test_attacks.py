@@ -560,8 +560,8 @@ def test_files_of_editors_and_agents_are_read_only(world: World, target: list[st
 
 def test_new_files_of_editors_and_agents_are_reported(world: World, target: list[str]) -> None:
     repository = world.repository(f"n{Path(target[0]).name}")
-    done = world.caged("sh", "-c", "mkdir .claude; echo x >.claude/settings.json", cwd=repository)
-    assert f"{repository}/.claude appeared in the cage" in done.stderr
+    done = world.caged("sh", "-c", "mkdir .vscode; echo x >.vscode/tasks.json", cwd=repository)
+    assert f"{repository}/.vscode appeared in the cage" in done.stderr
 
 
 CACHE = {
