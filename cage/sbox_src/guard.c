@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define HELD "/run/.held" /* what placeholders show; git leaves alone a directory that ignores itself, `git clean` too */
 enum { DEPTH_PROJECTS = 3, DEPTH_TMP = 1, MOST_LINKS = 20 };
 
 /* Read-only where they are; where they are not, their appearance is reported. */
@@ -292,12 +293,14 @@ static void guard_zone(Run *run, const char *zone, int depth) {
     for (size_t i = 0; i < search.guards.count; i++)
         step(run, GUARD, text("/run/.view%s", search.guards.at[i] + strlen(zone)), search.guards.at[i]);
     if (search.guards.count) step(run, DONE, "", "/run/.view");
-    for (size_t i = 0; i < search.holds.count; i++) step(run, HOLD, "/run/.empty", search.holds.at[i]);
+    for (size_t i = 0; i < search.holds.count; i++) step(run, HOLD, HELD, search.holds.at[i]);
     for (size_t i = 0; i < search.hides.count; i++) step(run, HIDE, "", search.hides.at[i]);
 }
 
 void plan_guards(Run *run) {
-    step(run, VIEW, "/run/.empty", "/run/.empty"); /* laid over placeholders */
+    step(run, FOLDER, "", HELD);
+    step(run, IGNORE, "", HELD "/.gitignore");
+    step(run, VIEW, HELD, HELD);
     guard_zone(run, run->projects, DEPTH_PROJECTS);
     guard_zone(run, run->tmp, DEPTH_TMP);
 }

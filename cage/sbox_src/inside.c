@@ -90,6 +90,11 @@ static int show(int source, const char *target, bool writable) {
     return writable ? 0 : make_read_only(target);
 }
 
+static int ignore_all(const char *path) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return fd < 0 || write(fd, "*\n", 2) != 2 ? -1 : close(fd);
+}
+
 static int unless_gone(int result) {
     return result && errno != ENOENT ? -1 : 0;
 }
@@ -140,6 +145,7 @@ static int take(Mounts *mounts, char kind, int source, const char *from, const c
     case SHOW: return show(source, target, false);
     case WRITE: return show(source, target, true);
     case FOLDER: return mkdir(target, 0700);
+    case IGNORE: return ignore_all(target);
     case LINK: return make_parents(target), symlink(from, target);
     case HIDE: return hide(target);
     case LAYER: return layer(mounts, source, target);

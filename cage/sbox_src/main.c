@@ -232,7 +232,7 @@ static int supervise(int reports, int errors, int parent, Report *report, Tail *
 
 /* One more line when the cage is what stopped the command, so that its reader does not look elsewhere. */
 static void say_what_was_stopped(const Run *run, const Tail *tail) {
-    static const char *const WRITES[] = {"Read-only file system", "EROFS", NULL};
+    static const char *const WRITES[] = {"Read-only file system", "EROFS", "Device or resource busy", NULL};
     static const char *const NETWORK[] = {"Network is unreachable", "ENETUNREACH", "Could not resolve host",
                                           "Temporary failure in name resolution", "EAI_AGAIN", NULL};
     for (int i = 0; WRITES[i]; i++)

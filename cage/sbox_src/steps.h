@@ -9,6 +9,7 @@ enum {
     SHOW = 'b',    /* bind source, with what is mounted below it, read-only on target; made when missing */
     WRITE = 'w',   /* the same, writable */
     FOLDER = 'd',  /* make an empty directory, mode 0700 */
+    IGNORE = 'i',  /* make a file by which git ignores the directory it is in */
     LINK = 'l',    /* make a symbolic link from target to source */
     HIDE = 'h',    /* make target read as empty, if it is there */
     LAYER = 'o',   /* overlay: source is read, target written, the layer between is run->scratch or the shared one */

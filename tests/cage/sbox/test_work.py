@@ -285,6 +285,9 @@ def test_a_directory_of_another_owner_is_left_alone(world: World) -> None:
     place = Path(tempfile.mkdtemp(dir="/tmp"))
     try:
         subprocess.run(["git", "init", "-q", place / "repo"], check=True)
+        if world.uid == os.geteuid() == 0:
+            os.chown(place, 1, 1)
+            os.chown(place / "repo", 1, 1)
         (place / "repo/README").write_text("read me\n")
         place.chmod(0o755)
         before = [(p.name, p.stat().st_mode, p.stat().st_mtime_ns) for p in [place, *sorted(place.rglob("*"))]]
