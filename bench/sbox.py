@@ -1,7 +1,7 @@
 """How long a cage takes, as ratios to bare bubblewrap in the same run. `python bench/sbox.py [ROUNDS]`
 
 Start to exit of `true`: both builds of sbox against `bwrap --ro-bind / / --unshare-net true`, one after another in
-random order, so that what else the machine does hits all alike. Then 1, 20 and 200 directories and 200 repositories below
+random order, so that what else the machine does hits all alike. Then 1, 20 and 200 directories, 200 repositories below
 ~/projects, and 50 cages at once. What the file system remembers of directories just removed makes the next ones slower:
 a cage started on its own takes less.
 """

@@ -136,7 +136,7 @@ static void guard_settings(Search *search, const char *zone, const char *directo
     const char *path = text("%s/.claude", directory), *home = search->run->home, *projects = search->run->projects;
     if (is_below(directory, home) && !is_below(directory, projects)) return; /* the cage writes nothing there */
     if (is_below(directory, projects) && strcmp(zone, projects)) return;     /* the other zone's */
-    Holding holding = hold(directory, path);
+    Holding holding = hold(directory, path, is_below(directory, projects) ? search->run->yard : NULL);
     if (holding == NOTHING) return;
     pin(search, zone, directory);
     if (holding == LINKED && access(path, F_OK))

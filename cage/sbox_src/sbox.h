@@ -27,6 +27,7 @@ typedef struct {
     List steps;    /* mounts made inside, see steps.h */
     List watched;  /* files that must not appear while the cage runs */
     List command;
+    const char *yard;    /* for hold() below ~/projects; NULL where there is no state */
     const char *layer;   /* where the cage's writes to the cache go; NULL when there is nothing to lay them over */
     const char *scratch; /* the same, when it is this run's own and is removed at the end */
     long limit_processes, limit_file_size, limit_memory, limit_cpu; /* bytes and seconds; 0 is no limit */
@@ -56,7 +57,8 @@ void remove_tree(const char *path);
 void plan_guards(Run *run);
 void report_new_files(const Run *run);
 
-/* hold.c: keeps `path`, the .claude of `directory`, from being made while the cage runs, and lets go at exit */
+/* hold.c: keeps `path`, the .claude of `directory`, from being made while the cage runs, and lets go at exit; in `yard`, if
+ * there is one, directories wait to be used again */
 typedef enum {
     NOTHING,     /* it cannot be made there, or the directory is gone */
     PLACEHOLDER, /* an empty directory is there now, to be mounted over */
@@ -64,7 +66,7 @@ typedef enum {
     LINKED,      /* a symbolic link */
     UNWRITABLE,  /* it cannot be made before the directory's owner, which is us, changes its mode */
 } Holding;
-Holding hold(const char *directory, const char *path);
+Holding hold(const char *directory, const char *path, const char *yard);
 void let_go(void);
 
 /* inside.c: the last step before the command, inside the cage */

@@ -230,7 +230,9 @@ def test_what_a_killed_run_left_is_taken_over(places: World) -> None:
 def test_an_empty_directory_of_its_owner_stays(places: World) -> None:
     (places.projects / "plain/.claude").mkdir()
     places.give(places.projects / "plain/.claude")
-    refused(places, 'echo x >"$1/.claude/settings.json" && rm "$1/.claude/settings.json"', str(places.projects / "plain"))
+    refused(
+        places, 'echo x >"$1/.claude/settings.json" && rm "$1/.claude/settings.json"', str(places.projects / "plain")
+    )
     assert placeholders(places) == [places.projects / "plain/.claude"]
 
 
@@ -322,3 +324,42 @@ def test_a_socket_that_goes_away_leaves_no_file(world: World) -> None:
         left = [(entry.name, entry.is_socket()) for entry in directory.iterdir()]
         path.touch()  # `listening` removes it
     assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "") and left == []
+
+
+def test_a_parked_directory_that_holds_something_is_not_used(places: World) -> None:
+    """An older cage, which could write there when it was in its place, may still have it open."""
+    where = places.projects / "plain"
+    assert places.caged("true", cwd=where).returncode == 0
+    yard = places.home / ".local/state/sbox/yard"
+    if places.sbox.name == "script":
+        assert not yard.exists()
+        return
+    parked = list(yard.iterdir())
+    assert parked
+    for directory in parked:
+        (directory / "settings.json").write_text("planted")
+    try:
+        shown = places.caged("bash", "-c", "cat .claude/settings.json; ls ../*/.claude", cwd=where)
+        assert "planted" not in shown.stdout and "settings.json" not in shown.stdout
+        with running(places, where, "true") as cage:
+            assert len(placeholders(places)) > 4 and not list(places.projects.rglob("settings.json"))
+            finish(cage)
+        assert not placeholders(places)
+    finally:
+        for directory in parked:
+            shutil.rmtree(directory)
+
+
+def test_each_directory_is_parked_for_its_own_place(places: World) -> None:
+    one, two = places.projects / "plain", places.projects / "other"
+    seen = []
+    for _ in range(2):
+        with running(places, one, "true") as cage:
+            seen.append(((one / ".claude").stat().st_ino, (two / ".claude").stat().st_ino))
+            finish(cage)
+        one.rename(places.projects / "x")
+        two.rename(one)
+        (places.projects / "x").rename(two)
+    if places.sbox.name == "program":
+        assert seen[0] == seen[1][::-1]
+    assert seen[0][0] != seen[1][0] or places.sbox.name == "script"
