@@ -2,8 +2,7 @@
 
 Start to exit of `true`: both builds of sbox against `bwrap --ro-bind / / --unshare-net true`, one after another in
 random order, so that what else the machine does hits all alike. Then 1, 20 and 200 directories, 200 repositories below
-~/projects, and 50 cages at once. What the file system remembers of directories just removed makes the next ones slower:
-a cage started on its own takes less.
+~/projects, and 50 cages at once.
 """
 
 from __future__ import annotations
