@@ -61,23 +61,28 @@ class Paths:
 
         Moves are not all made (`a || cd b`, a subshell), so each is tried from every place found before it.
         """
-        found = {start: None}
+        found, complete = {start: None}, True
         for moves in lines:
             reached = {start: None}
             for move in moves:
                 for place in list(reversed(reached)):  # where the moves so far lead is followed first
-                    for after in self._moved(place, move):
+                    moved = self._moved(place, move)
+                    complete = complete and moved != []
+                    for after in moved:
                         if len(found) >= MAX_PLACES and after not in found:
                             return list(found), False
                         reached[after] = found[after] = None
-        return list(found), True
+        return list(found), complete
 
     def _moved(self, place: Place, move: str) -> list[Place]:
-        written = _joined(place.written, expanded(move.partition("\0")[0]))
-        if len(move) > LONGEST or len(written) > LONGEST:
-            return []
-        real = self._walk(place.real.rstrip("/"), expanded(move))
-        return list(dict.fromkeys([Place(written, self._walk("", written)), Place(real, real)]))
+        """As a shell goes, which strikes names out before `..`, and as the kernel does; nothing if too far down."""
+        move = expanded(move.partition("\0")[0])
+        written, moved = _joined(place.written, move), []
+        if len(written) <= LONGEST:
+            moved.append(Place(written, self._walk("", written)))
+        if len(move) <= LONGEST and len(real := self._walk(place.real.rstrip("/"), move)) <= LONGEST:
+            moved.append(Place(real, real))
+        return list(dict.fromkeys(moved))
 
     def _walk(self, here: str, path: str) -> str:
         """Where `path` leads from `here`, a resolved directory without a slash at its end ("" is the root)."""

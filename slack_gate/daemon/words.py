@@ -66,7 +66,8 @@ def goes_home(command: str) -> bool:
 
 def meanings(word: str) -> Iterator[str]:
     """What could be a path in one word: all of it, or what stands behind `=`, `:`, `@`, `,` or an option's letter."""
-    for piece in (word, word.partition("=")[2], *_MARKS.split(word)):
+    pieces = (piece for piece in _MARKS.split(word) if piece.strip("/"))  # of `s/:/,/` no part is the root
+    for piece in (word, word.partition("=")[2], *pieces):
         if piece:
             yield piece
         if piece[:1] == "-":

@@ -94,6 +94,7 @@ def _own(place: Path) -> OwnFiles:
         ("Bash", {"command": "cd far && cd .. && cat ../token"}),
         ("Bash", {"command": "cd && cat token"}),
         ("Bash", {"command": "cd -- .. && cat token"}),
+        ("Bash", {"command": "cd " + "./" * 3000 + ".. && cat token"}),
         ("Bash", {"command": "git -C .. -C .config/gate log"}),
         ("Bash", {"command": "make --directory=../.config x=gate/y"}),
         ("Bash", {"command": "cat $HOME/token"}),
@@ -157,6 +158,7 @@ def test_a_call_that_works_inside(place: Path) -> None:
         ("Bash", {"command": "cd .. && cat x"}, "project"),
         ("Bash", {"command": "grep -r xoxb /proc"}, "project"),
         ("Bash", {"command": "; ".join(f"cd d{n}" for n in range(40))}, "project"),
+        ("Bash", {"command": "cd " + "d/" * 3000}, "project"),
     ],
 )
 def test_calls_that_reach_inside_from_above(place: Path, tool: str, tool_input: dict[str, Any], cwd: str) -> None:
@@ -194,6 +196,7 @@ def test_calls_that_name_what_the_gate_rests_on(place: Path, tool: str, tool_inp
         ("Write", {"file_path": "HERE/.claude/skills/x.md", "content": ""}, "project"),
         ("mcp__x", {"text": "x"}, "."),
         ("Bash", {"command": "cd lib && cat settings.json"}, "project"),
+        ("Bash", {"command": "sed -i s/:/,/ x"}, "project"),
         ("Grep", {"pattern": "HERE", "path": "."}, "project"),
         ("Grep", {"pattern": "xoxb"}, "project"),
         ("Glob", {"pattern": "HERE/project/*"}, "project"),
