@@ -363,3 +363,13 @@ def test_each_directory_is_parked_for_its_own_place(places: World) -> None:
     if places.sbox.name == "program":
         assert seen[0] == seen[1][::-1]
     assert seen[0][0] != seen[1][0] or places.sbox.name == "script"
+
+
+def test_more_projects_than_descriptors(world: World) -> None:
+    for number in range(300):
+        (world.projects / str(number)).mkdir()
+    world.give(world.projects)
+    code = 'ulimit -Sn 256; exec "$0" bash -c "ulimit -Sn; echo x >299/.claude/settings.json"'
+    done = world.bare("bash", "-c", code, str(world.sbox), timeout=60)
+    assert (done.returncode, done.stdout) == (1, "256\n"), done
+    assert not placeholders(world)
