@@ -394,6 +394,9 @@ def test_beyond_a_number_of_bytes_and_files_a_change_is_noticed_too(
         (tmp_path / name).write_text("12")
     before = _scripts("sh a b c", tmp_path)
     assert [len(value) == 64 for value in before.values()] == [True, False, True]
+    os.link(tmp_path / "a", tmp_path / "d")
+    assert all(len(value) == 64 for value in _scripts("sh a d", tmp_path).values())  # read once
+    before = _scripts("sh a b c", tmp_path)
     for name in "abc":
         (tmp_path / name).write_text("34")
         assert _scripts("sh a b c", tmp_path) != before

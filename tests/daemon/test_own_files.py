@@ -20,8 +20,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "project" / "link").symlink_to(tmp_path / ".config" / "gate")
     (tmp_path / "project" / "up").symlink_to(tmp_path)
     (tmp_path / "token").write_text("xoxb-…")
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    (tmp_path / "project" / "far").symlink_to(tmp_path / "a" / "b")
+    (tmp_path / "a" / "b" / "c").mkdir(parents=True)
+    (tmp_path / "project" / "far").symlink_to(tmp_path / "a" / "b" / "c")
     (tmp_path / "project" / "loop").symlink_to("loop")
     monkeypatch.setenv("HOME", str(tmp_path))
     return tmp_path
@@ -55,10 +55,9 @@ def _own(place: Path) -> OwnFiles:
         ("Read", {"file_path": "/dev/fd/3/config.toml"}),
         ("Read", {"file_path": "./" * 3000 + "../token"}),
         ("Read", {"file_path": "nothing/deep/../../../token"}),
-        ("Read", {"file_path": "far/../../token"}),  # as the kernel goes
-        ("Read", {"file_path": "far/../../token"}),
-        ("Read", {"file_path": "far/../../project/far/../../token"}),
-        ("Read", {"file_path": "far/x/../../../token"}),  # as a tool goes that strikes names out before
+        ("Read", {"file_path": "far/../../../token"}),  # as the kernel goes
+        ("Read", {"file_path": "nothing/../far/../../../token"}),
+        ("Read", {"file_path": "far/../../token"}),  # as a tool goes that strikes names out before
         ("Read", {"file_path": "HERE/token\0.txt"}),
         ("Read", {"file_path": "loop"}),
         ("mcp__browser__open", {"url": "file://[HERE/token"}),
@@ -92,6 +91,7 @@ def _own(place: Path) -> OwnFiles:
         ("Bash", {"command": "cd .. && cat token"}),
         ("Bash", {"command": "cd nothing || cd ../.config; cd gate; cat gate.db"}),
         ("Bash", {"command": "cd far && cd .. && cat ../token"}),
+        ("Bash", {"command": "cd -P far && cd ../.. && cat ../token"}),
         ("Bash", {"command": "cd && cat token"}),
         ("Bash", {"command": "cd -- .. && cat token"}),
         ("Bash", {"command": "cd " + "./" * 3000 + ".. && cat token"}),
@@ -102,6 +102,11 @@ def _own(place: Path) -> OwnFiles:
         ("Bash", {"command": "cat ~+/link/gate.db $X"}),
         ("Bash", {"command": "cat ../'to'k\\en $X"}),
         ("Bash", {"command": "bash -c 'cat ~/token'"}),
+        ("Bash", {"command": "find . -exec sh -c 'cat ~/token' x"}),
+        ("Bash", {"command": "watch 'cat ~/token'"}),
+        ("Bash", {"command": "cat <<E\ndon't\nE\ncat ../'to'ken"}),
+        ("Bash", {"command": "perl -e 'print<\"../token\">'"}),
+        ("Bash", {"command": "perl -e 'say\"../token\"'"}),
         ("Bash", {"command": "cat /proc/self/cwd/../token"}),
         ("Bash", {"command": "cat $X <link/gate.db; true"}),
         ("Bash", {"command": "for f in x; do echo `cat ~/token`; done"}),
@@ -207,6 +212,18 @@ def test_calls_that_name_what_the_gate_rests_on(place: Path, tool: str, tool_inp
 )
 def test_calls_that_do_not(place: Path, tool: str, tool_input: dict[str, Any], cwd: str) -> None:
     assert not _own(place).reached_by(_event(place, tool, tool_input, cwd))
+
+
+def test_what_the_gate_rests_on_is_known_by_its_name_too(place: Path) -> None:
+    sbox = place / ".local" / "bin" / "sbox"
+    sbox.parent.mkdir(parents=True)
+    sbox.symlink_to(place / "first")
+    own = _own(place)
+    sbox.unlink()
+    sbox.symlink_to(place / "second")
+    assert own.reached_by(_event(place, "mcp__x", {"path": "~/.local/bin/sbox"}))
+    assert own.reached_by(_event(place, "mcp__x", {"path": "../first"}))
+    assert not own.reached_by(_event(place, "mcp__x", {"path": "../third"}))
 
 
 def test_more_texts_than_can_be_looked_through(place: Path) -> None:
