@@ -58,6 +58,7 @@ def _own(place: Path) -> OwnFiles:
         ("Read", {"file_path": "far/../../../token"}),  # as the kernel goes
         ("Read", {"file_path": "nothing/../far/../../../token"}),
         ("Read", {"file_path": "far/../../token"}),  # as a tool goes that strikes names out before
+        ("Read", {"file_path": "far/../up/token"}),
         ("Read", {"file_path": "HERE/token\0.txt"}),
         ("Read", {"file_path": "loop"}),
         ("mcp__browser__open", {"url": "file://[HERE/token"}),
@@ -91,7 +92,7 @@ def _own(place: Path) -> OwnFiles:
         ("Bash", {"command": "cd .. && cat token"}),
         ("Bash", {"command": "cd nothing || cd ../.config; cd gate; cat gate.db"}),
         ("Bash", {"command": "cd far && cd .. && cat ../token"}),
-        ("Bash", {"command": "cd -P far && cd ../.. && cat ../token"}),
+        ("Bash", {"command": "cd -P far && cd ../../.. && cat token"}),
         ("Bash", {"command": "cd && cat token"}),
         ("Bash", {"command": "cd -- .. && cat token"}),
         ("Bash", {"command": "cd " + "./" * 3000 + ".. && cat token"}),
