@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
+from functools import lru_cache
 
 BLANKS_SHOWN = 8
 TABS_SHOWN = 2
@@ -84,6 +85,7 @@ def _in_a_name(match: re.Match[str]) -> bool:
     return before in _JOINTS or (after[:1] in _JOINTS and (after[0] in "/@-" or after[1:].isalnum()))
 
 
+@lru_cache(4096)
 def _latin(char: str) -> bool:
     """Letters of European languages, accents too; not dotless i, script g and the like, which pass for ASCII."""
     return (ord(char) < 0x180 and char != "\u0131") or unicodedata.normalize("NFD", char)[0].isascii()
@@ -107,7 +109,7 @@ def visible(text: str) -> str:
     text = text.replace("\\u{", "\\u{5c}u{")
     if not text.isascii() or not text.isprintable():
         text = text.translate({ord(char): _escape(char) if _hides(char) else char for char in set(text)})
-        text = _WORD.sub(_telling_word, text)
+        text = text if text.isascii() else _WORD.sub(_telling_word, text)
     return _RUNS.sub(_counted, text)
 
 
