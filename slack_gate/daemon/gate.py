@@ -112,8 +112,8 @@ class Gate:
                 return await self._ask(event, caller, "its programs cannot be pinned to files the agent cannot change")
             await self._store.answered(self._entry(event, "green", "policy"))
             return Answer(Ruling.ALLOW, f"Green: {judged.rule}.", _changed(pinned, event.command))
-        if reached:  # remembered or not: a search from above would read the tokens
-            return await self._ask(event, caller, f"{_why(judged)}; from there it could reach slack-gate's own files")
+        if reached:  # remembered or not
+            return await self._ask(event, caller, f"{_why(judged)}; it could reach what slack-gate rests on")
         if judged.verdict == "ungated":
             await self._store.answered(self._entry(event, "ungated", "policy"))
             return Answer(Ruling.SILENT)
@@ -126,9 +126,10 @@ class Gate:
         return await self._ask(event, caller, _why(judged))
 
     def _judge(self, event: ToolEvent) -> tuple[str | None, Judgement, bool]:
-        """Why it is refused outright; the policy's verdict; whether it reaches the gate's own files."""
+        """Why it is refused outright; the policy's verdict; whether, not green, it reaches what the gate rests on."""
         judged = self._policy.explain(event.tool, dict(event.tool_input), event.cwd)
-        return self._own_files.refusal(event), judged, self._own_files.reached_by(event)
+        reached = judged.verdict != "green" and self._own_files.reached_by(event)
+        return self._own_files.refusal(event), judged, reached
 
     def _pinned(self, command: str | None) -> str | None:
         """What runs unasked, with `sbox` and `git` as the trusted files; None when it cannot be made sure.

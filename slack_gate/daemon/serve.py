@@ -24,7 +24,7 @@ from slack_gate.core.ports import Clock
 from slack_gate.daemon.clock import SteadyClock
 from slack_gate.daemon.gate import Gate, House
 from slack_gate.daemon.outbox import Outbox
-from slack_gate.daemon.own_files import OwnFiles
+from slack_gate.daemon.own_files import OwnFiles, guarded_places
 from slack_gate.daemon.programs import trusted_programs
 from slack_gate.daemon.socket import hook_socket, only_daemon
 from slack_gate.daemon.sweeper import sweep
@@ -139,9 +139,8 @@ class _Assembly:
             surface=SURFACE,
             wait=settings.wait,
         )
-        own = OwnFiles(
-            [settings.home, settings.socket_path.parent, *secret_files().values(), *_database_files(settings)]
-        )
+        places = [settings.home, settings.socket_path.parent, *secret_files().values(), *_database_files(settings)]
+        own = OwnFiles(places, guarded_places(Path.home()))
         self.gate = Gate(
             self._store,
             self._wakeups,

@@ -23,7 +23,7 @@ async def test_the_database_and_its_wal(tmp_path: Path) -> None:
         await h.ana.click(card, "Deny")
         await h.ended(hook)
         async with asyncio.timeout(5):  # the sweeper puts it away
-            while holds(h.settings.home):
+            while holds(h.settings.home):  # noqa: ASYNC110 - a file tells nobody when it changes
                 await asyncio.sleep(0.05)
 
 
