@@ -425,7 +425,7 @@ async def test_a_search_from_above_is_asked_even_when_the_program_is_remembered(
         await d.answer()
         assert isinstance(await d.gate.submit(d.event("grep -r x lib"), SECOND), Answer)
         request = await d.asked(d.event(f"grep -r xoxb {tmp_path}"))
-        assert "own files" in request.why
+        assert "rests on" in request.why
         assert (await d.click(request, Choice.ALWAYS)).verdict is Verdict.UNREMEMBERABLE
         assert await d.state(request) is State.PENDING
 
