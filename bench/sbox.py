@@ -1,7 +1,8 @@
 """How long a cage takes, as ratios to bare bubblewrap in the same run. `python bench/sbox.py [ROUNDS]`
 
 Start to exit of `true`: both builds of sbox against `bwrap --ro-bind / / --unshare-net true`, one after another in
-random order, so that what else the machine does hits all alike. Then 200 repositories, and 50 cages at once.
+random order, so that what else the machine does hits all alike. Then 1, 20 and 200 directories, 200 repositories below
+~/projects, and 50 cages at once.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from pathlib import Path
 CAGE = Path(__file__).parents[1] / "cage"
 BARE = ["/usr/bin/bwrap", "--ro-bind", "/", "/", "--unshare-net", "/bin/true"]
 ORDINARY = 65534
-AT_ONCE, REPOSITORIES = 50, 200
+AT_ONCE = 50
+PROJECTS = {"no project": (0, 0), "1 directory": (1, 0), "20 directories": (20, 0), "200 directories": (200, 0),
+            "200 repositories": (0, 200)}  # fmt: skip
 
 
 def build(directory: Path) -> dict[str, Path]:
@@ -33,10 +36,12 @@ def build(directory: Path) -> dict[str, Path]:
     return builds
 
 
-def make_home(uid: int, repositories: int) -> Path:
+def make_home(uid: int, directories: int, repositories: int) -> Path:
     home = Path(tempfile.mkdtemp(prefix="sbox-bench-", dir="/var/tmp"))
     for name in (".cache", ".ssh", "projects"):
         (home / name).mkdir()
+    for number in range(directories):
+        (home / f"projects/d{number}").mkdir()
     for number in range(repositories):
         git = home / f"projects/r{number}/.git"
         (git / "hooks").mkdir(parents=True)
@@ -76,20 +81,21 @@ def compare(title: str, runs: dict[str, tuple[list[str], Path]], rounds: int, co
         print(f"  {name:24} {statistics.median(taken):8.2f} ms  {ratio:5.2f} x  ({more:+.2f} ms)")
 
 
-def measure(builds: dict[str, Path], who: str, empty: Path, full: Path, rounds: int) -> None:
+def measure(builds: dict[str, Path], who: str, homes: dict[str, Path], rounds: int) -> None:
+    empty = homes["no project"]
     commands = {"bare bubblewrap": BARE} | {name: [str(path), "/bin/true"] for name, path in builds.items()}
     for command in commands.values():  # makes what is made once
-        once(command, empty)
-        once(command, full)
+        for home in homes.values():
+            once(command, home)
     compare(f"true, as {who}", {name: (argv, empty) for name, argv in commands.items()}, rounds)
     for name in builds:
-        homes = {"no repository": (commands[name], empty), f"{REPOSITORIES} repositories": (commands[name], full)}
-        compare(f"{name} with repositories, as {who}", homes, max(5, rounds // 4))
+        runs = {kind: (commands[name], home) for kind, home in homes.items()}
+        compare(f"{name} with projects, as {who}", runs, max(5, rounds // 4))
     many = {name: (argv, empty) for name, argv in commands.items()}
     compare(f"{AT_ONCE} at once, as {who}", many, max(3, rounds // 10), AT_ONCE)
 
 
-def as_user(uid: int, builds: dict[str, Path], homes: tuple[Path, Path], rounds: int) -> None:
+def as_user(uid: int, builds: dict[str, Path], homes: dict[str, Path], rounds: int) -> None:
     """Measure in a child that is this user all along: a change of user for each start would count as start."""
     sys.stdout.flush()
     child = os.fork()
@@ -99,7 +105,7 @@ def as_user(uid: int, builds: dict[str, Path], homes: tuple[Path, Path], rounds:
                 os.setgroups([])
                 os.setresgid(uid, uid, uid)
                 os.setresuid(uid, uid, uid)
-            measure(builds, "root" if uid == 0 else f"user {uid}", *homes, rounds)
+            measure(builds, "root" if uid == 0 else f"user {uid}", homes, rounds)
             sys.stdout.flush()
             os._exit(0)
         finally:  # what the parent cleans up is the parent's
@@ -116,8 +122,8 @@ def main() -> None:
     try:
         builds = build(tools)
         for uid in sorted({os.geteuid(), ORDINARY if os.geteuid() == 0 else os.geteuid()}):
-            homes = make_home(uid, 0), make_home(uid, REPOSITORIES)
-            made += homes
+            homes = {kind: make_home(uid, *counts) for kind, counts in PROJECTS.items()}
+            made += homes.values()
             as_user(uid, builds, homes, rounds)
     finally:
         for directory in made:

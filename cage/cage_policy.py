@@ -11,6 +11,7 @@ One file, standard library only, no `re`: it is copied beside hooks and imported
 # ruff: noqa: SIM905  (words in a string are easier to review and to diff than a list of quoted words)
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -330,10 +331,14 @@ class Place:
         """Is this resolved path in the green zone?"""
         return any(_below(path, root) for root in self.roots)
 
+    def reached(self, path: str) -> str:
+        """Where this absolute path first passes through the zone, so that caged code chooses where it ends, or ""."""
+        return next((step for step in _steps(path) if self.holds(step)), "")
+
     def planted(self, names: tuple[str, ...], cwd: str, words: Iterable[str]) -> str:
         """The first of these programs that PATH finds where caged code can write, or ""."""
         for entry in self.writable:
-            at = os.path.realpath(os.path.join(cwd, entry))
+            at = _resolve(os.path.join(cwd, entry))
             if self.holds(at):
                 for name in {*names, *words}:
                     if name and "/" not in name and os.path.lexists(at + "/" + name):
@@ -341,8 +346,8 @@ class Place:
         for name in names:
             if name not in self.found:  # kept: only the person changes what lies in a directory outside the zone
                 files = (os.path.join(entry, name) for entry in self.fixed)
-                real = next((os.path.realpath(file) for file in files if os.path.lexists(file)), "")
-                self.found[name] = real if self.holds(real) else ""
+                file = next((file for file in files if os.path.lexists(file)), "/")
+                self.found[name] = self.reached(file)
             if self.found[name]:
                 return self.found[name]
         return ""
@@ -363,6 +368,51 @@ def _place() -> Place:
 
 def _below(path: str, root: str) -> bool:
     return path == root or path.startswith(root + "/")
+
+
+_MAX_NAMES = 5_000  # in a path with its links followed; the kernel takes no path of more than 4,096 bytes
+
+
+def _resolve(path: str) -> str:
+    """An absolute path without its links; see _steps."""
+    return _steps(path)[-1]
+
+
+def _steps(path: str) -> list[str]:
+    """Where an absolute path passes: each link and each place left by "..", resolved; at last where it ends.
+
+    Raises _Gated for a path through /proc or /dev/fd: there it leads each process to a place of its own, so that what
+    is judged here is not what the agent reaches. Raises OSError where a part cannot be looked at.
+    """
+    steps: list[str] = []
+    rest, real, looked = path.split("/")[::-1], "", 0
+    while rest:
+        name, looked = rest.pop(), looked + 1
+        if looked + len(rest) > _MAX_NAMES:
+            raise _Gated("the path is too long, or leads through too many links")
+        if name == "..":
+            steps.append(real)
+            real = real.rpartition("/")[0]
+        elif name not in ("", "."):
+            real += "/" + name
+            if real in ("/proc", "/dev/fd"):
+                raise _Gated("the path leads through " + real + ", which is another place for each process")
+            target = _target(real)
+            if target:
+                steps.append(real)
+                rest += target.split("/")[::-1]
+                real = "" if target[0] == "/" else real.rpartition("/")[0]
+    return [*steps, real or "/"]
+
+
+def _target(path: str) -> str:
+    """Where a link leads, "" for what is none or absent."""
+    try:
+        return os.readlink(path)
+    except OSError as problem:
+        if problem.errno in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):
+            return ""
+        raise
 
 
 def _text(path: str, limit: int = 1 << 20) -> str | None:
@@ -536,7 +586,7 @@ def _unplanted(names: tuple[str, ...], place: Place, cwd: str, words: Iterable[s
         raise _Gated("caged code could have written " + planted)
     for variable in _LOADERS:
         for entry in os.environ.get(variable, "").split(":"):
-            if entry and place.holds(os.path.realpath(os.path.join(cwd, entry))):
+            if entry and place.reached(os.path.join(cwd, entry)):
                 raise _Gated("the variable " + variable + " loads what caged code could have written")
 
 
@@ -551,7 +601,7 @@ def _judge_file(tool: str, fields: dict[str, Any]) -> Verdict:
     if path[:1] != "/" or path[-1:] == "/" or not path.isprintable():
         raise _Gated("the path is not a plain absolute one", "give the absolute path", path[:200])
     place = _place()
-    real = os.path.realpath(path)
+    real = _resolve(path)
     root = next((root for root in place.roots if real.startswith(root + "/")), "")
     if not root:
         raise _Gated("the path leads outside the green zone", "write below ~/projects or /tmp", path)
@@ -618,8 +668,8 @@ def _judge_sbox(argv: tuple[str, ...], cwd: str | None) -> str:
 
 def _listed(place: Place, name: str) -> list[str]:
     """The first word of each line of a settings file that only the person can write."""
-    path = os.path.realpath(place.settings + "/" + name) if place.settings else ""
-    text = _text(path) if path and not place.holds(path) else None
+    path = place.settings + "/" + name
+    text = _text(path) if place.settings and not place.reached(path) else None
     if text is None or os.stat(path).st_mode & 0o022:
         return []
     lines = [line.partition("#")[0].split() for line in text.split("\n")]
@@ -648,7 +698,7 @@ def _judge_helper(argv: tuple[str, ...], cwd: str | None) -> str:
     helper = place.tools + "/gh-issue/gh_issue.py"
     if not place.tools or words[:1] != (helper,):
         raise _Gated("it runs outside the cage", _IN_THE_CAGE)
-    if place.holds(os.path.realpath(helper)):
+    if place.reached(helper):
         raise _Gated("the helper lies where caged code can rewrite it", "move it out of ~/projects, /tmp and ~/.cache")
     _unplanted(("python3",), place, here)
     verb = words[1] if len(words) > 1 else ""
@@ -688,7 +738,7 @@ def _helper_words(words: tuple[str, ...], known: list[str]) -> tuple[list[tuple[
 
 def _sendable(path: str, place: Place, cwd: str) -> bool:
     """May the text of this file leave in the agent's name? An ordinary file below ~/projects or /tmp."""
-    real = os.path.realpath(os.path.join(cwd, path))
+    real = _resolve(os.path.join(cwd, path))
     return any(root and real.startswith(root + "/") for root in (place.projects, place.tmp)) and _ordinary(real)
 
 
@@ -1004,7 +1054,7 @@ def _own_config(place: Place) -> Config:
         seen += 1
         if seen > 30:
             raise _Gated("your git settings include too many files")
-        exposed = place.holds(os.path.realpath(path))
+        exposed = place.reached(path)
         for section, name, value in _parse_config(path) if os.path.lexists(path) else []:
             if exposed and not _is_harmless(section, name, value):
                 raise _Gated("caged code can write " + path + ", which sets " + section + "." + name)
@@ -1042,7 +1092,7 @@ def _leads_inside(word: str, place: Place) -> bool:
     """Is this word of a setting a path that depends on where git runs, or one in the zone?"""
     if word[:2] == "~/":
         word = place.home + word[1:]
-    return word.startswith(("./", "../")) or (word[:1] == "/" and place.holds(os.path.realpath(word)))
+    return word.startswith(("./", "../")) or (word[:1] == "/" and bool(place.reached(word)))
 
 
 def _signs(call: Git, own: Config) -> bool:
@@ -1114,7 +1164,8 @@ _GIT_VARIABLES = frozenset(
 )
 _GIT_FILES = frozenset(["GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null"])
 _GIT_PROGRAMS = frozenset(["GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_PAGER", "GIT_ASKPASS"])
-_MAX_DIRECTORIES = 20_000  # looked through for nested repositories: about half a second
+_MAX_DIRECTORIES = 20_000  # looked through for one line: about half a second
+_A_REPOSITORY = 10  # costs as much as so many directories
 _MAX_INDEX = 64 << 20
 _WRITTEN = frozenset("logs refs info rr-cache rebase-merge rebase-apply sequencer".split())
 
@@ -1129,6 +1180,21 @@ class Repository:
         self.remotes: dict[str, list[str]] = {}
 
 
+class Search:
+    """What one line may cost, counted in directories. `quiet`: the whole line only reads, so that nothing but what
+    the index already names can bring a submodule in."""
+
+    __slots__ = ("left", "quiet")
+
+    def __init__(self, quiet: bool) -> None:
+        self.quiet, self.left = quiet, _MAX_DIRECTORIES
+
+    def spend(self, directories: int, where: str) -> None:
+        self.left -= directories
+        if self.left < 0:
+            raise _Gated("there is too much to look through: " + where)
+
+
 def _judge_git(calls: list[Git], cwd: str | None) -> None:
     """Raise _Gated unless every git call of a line runs nothing but git, whatever was planted before."""
     place, here = _place(), _cwd(cwd)
@@ -1141,13 +1207,13 @@ def _judge_git(calls: list[Git], cwd: str | None) -> None:
     own = _own_config(place)
     programs += [value.lstrip("!") for _, _, value in own]
     _unplanted(_GIT_RUNS, place, here, [word for value in programs for word in value.split()])
-    quiet = all(call.table is _READING for call in calls)
+    search = Search(quiet=all(call.table is _READING for call in calls))
     moved = ""
     judged: dict[tuple[str, str], Repository] = {}
     for call in calls:
         try:
             _judge_git_words(call, place, here)
-            directory = os.path.realpath(os.path.join(here, *call.directories))
+            directory = _resolve(os.path.join(here, *call.directories))
             if call.sub == "version":
                 continue
             repository = _find_repository(directory, place)
@@ -1155,7 +1221,7 @@ def _judge_git(calls: list[Git], cwd: str | None) -> None:
                 raise _Gated("the command before it can make another repository of this directory", "two calls")
             where = (repository.top, repository.gitdir)
             if where not in judged:
-                _judge_repository(repository, own, quiet)
+                _judge_repository(repository, own, search)
             repository = judged.setdefault(where, repository)
             if call.table is _NETWORK:
                 _judge_remote(call, repository, own)
@@ -1214,9 +1280,9 @@ def _open_repository(top: str, place: Place) -> Repository:
     pointer = _line(dot) if stat.S_ISREG(mode) else ""
     if pointer[:8] != "gitdir: ":
         raise _Gated("the repository's .git is odd")
-    gitdir = common = os.path.realpath(os.path.join(top, pointer[8:]))
+    gitdir = common = _resolve(os.path.join(top, pointer[8:]))
     if os.path.lexists(gitdir + "/commondir"):
-        common = os.path.realpath(os.path.join(gitdir, _line(gitdir + "/commondir")))
+        common = _resolve(os.path.join(gitdir, _line(gitdir + "/commondir")))
         if os.path.dirname(gitdir) != common + "/worktrees":
             raise _Gated("the worktree's .git points to an odd place")
     if not place.holds(gitdir) or not place.holds(common):
@@ -1231,26 +1297,28 @@ def _line(path: str) -> str:
     return line if line.isprintable() else ""
 
 
-def _judge_repository(repository: Repository, own: Config, quiet: bool) -> None:
-    """`quiet`: the whole line only reads, so that nothing but what the index already names can bring a submodule in."""
-    _judge_files(repository, quiet)
+def _judge_repository(repository: Repository, own: Config, search: Search) -> None:
+    """Raise _Gated unless the repository, and every one below it that git could enter, runs nothing."""
+    _judge_files(repository, search)
     if os.path.lexists(repository.top + "/.lfsconfig"):
         raise _Gated("the repository holds settings for git-lfs")
     curious = any(section + "." + name in _INTO_SUBMODULES for section, name, _ in own)
-    if quiet and not curious and not _has_gitlinks(repository.gitdir + "/index"):
+    if search.quiet and not curious and not _has_gitlinks(repository.gitdir + "/index", search):
         return
-    inner = [_open_repository(top, _place()) for top in _nested(repository.top)]
+    inner = [_open_repository(top, _place()) for top in _nested(repository.top, search)]
     for found in inner:
-        _judge_files(found, quiet)
-    for gitdir in _modules({directory for found in (repository, *inner) for directory in (found.common, found.gitdir)}):
-        _judge_files(Repository(repository.top, gitdir, gitdir), quiet)
+        _judge_files(found, search)
+    commons = {directory for found in (repository, *inner) for directory in (found.common, found.gitdir)}
+    for gitdir in _modules(commons, search):
+        _judge_files(Repository(repository.top, gitdir, gitdir), search)
 
 
-def _judge_files(repository: Repository, quiet: bool) -> None:
+def _judge_files(repository: Repository, search: Search) -> None:
+    search.spend(_A_REPOSITORY, repository.gitdir)
     gitdir, common = repository.gitdir, repository.common
-    _judge_gitdir(common, frozenset(["HEAD", "config", "objects", "refs"]), quiet)
+    _judge_gitdir(common, frozenset(["HEAD", "config", "objects", "refs"]), search)
     if gitdir != common:
-        _judge_gitdir(gitdir, frozenset(["HEAD"]), quiet)
+        _judge_gitdir(gitdir, frozenset(["HEAD"]), search)
     settings = _parse_config(common + "/config")
     for file in {gitdir + "/config.worktree", common + "/config.worktree"}:
         settings += _parse_config(file) if os.path.lexists(file) else []
@@ -1261,13 +1329,12 @@ def _judge_files(repository: Repository, quiet: bool) -> None:
             raise _Gated("the branch " + section[7:] + " follows something that is not a named remote")
 
 
-def _modules(commons: set[str]) -> list[str]:
+def _modules(commons: set[str], search: Search) -> list[str]:
     """The git directories of submodules kept below these ones: fetch works in them even when none is checked out."""
     found: list[str] = []
     waiting = [common + "/modules" for common in commons]
-    for seen, directory in enumerate(waiting):
-        if seen >= _MAX_DIRECTORIES:
-            raise _Gated("there are too many directories to look through: " + directory)
+    for directory in waiting:
+        search.spend(1, directory)
         names = _links(directory) if os.path.lexists(directory) else {}
         if "HEAD" in names:
             found.append(directory)
@@ -1281,13 +1348,15 @@ def _judge_local_key(repository: Repository, section: str, name: str, value: str
     if _full_key(section, name)[1] in ("remote.*.url", "remote.*.pushurl"):
         repository.remotes.setdefault(section[7:], []).append(value)
         return
-    real = os.path.realpath(os.path.join(repository.gitdir, value))  # a submodule says where it is checked out
-    checked_out = section == "core" and name == "worktree" and _below(real, repository.top)
+    if (section, name) == ("core", "worktree"):  # a submodule says where it is checked out
+        checked_out = _below(_resolve(os.path.join(repository.gitdir, value)), repository.top)
+    else:
+        checked_out = False
     if not checked_out and not _is_harmless(section, name, value):
         raise _Gated("the repository's configuration sets " + section + "." + name)
 
 
-def _judge_gitdir(gitdir: str, needed: frozenset[str], quiet: bool) -> None:
+def _judge_gitdir(gitdir: str, needed: frozenset[str], search: Search) -> None:
     """Raise _Gated where a git directory holds what runs, borrows, or leads a write elsewhere."""
     links = _links(gitdir)
     if not needed <= links.keys():
@@ -1303,9 +1372,9 @@ def _judge_gitdir(gitdir: str, needed: frozenset[str], quiet: bool) -> None:
     for file in ("/objects/info/alternates", "/objects/info/http-alternates"):
         if os.path.lexists(gitdir + file):
             raise _Gated("the repository borrows objects from another")
-    if not quiet:  # git writes to these by name: a link leads the write elsewhere
+    if not search.quiet:  # git writes to these by name: a link leads the write elsewhere
         for name in _WRITTEN & links.keys():
-            _walk(gitdir + "/" + name, links=False)
+            _walk(gitdir + "/" + name, search, links=False)
         if "objects" in links and any(_links(gitdir + "/objects").values()):
             raise _Gated("the repository's .git/objects holds a link")
 
@@ -1316,18 +1385,17 @@ def _links(directory: str) -> dict[str, bool]:
         return {entry.name: entry.is_symlink() for entry in entries}
 
 
-def _nested(top: str) -> list[str]:
+def _nested(top: str, search: Search) -> list[str]:
     """Every directory below `top` with a `.git` of its own: git looks into one as soon as the index names it."""
-    return [path[:-5] for path in _walk(top, links=True) if path[:-5] != top]
+    return [path[:-5] for path in _walk(top, search, links=True) if path[:-5] != top]
 
 
-def _walk(top: str, links: bool) -> list[str]:
-    """The paths called `.git` from `top` down; raises _Gated for too many directories, or for a link unless `links`."""
+def _walk(top: str, search: Search, links: bool) -> list[str]:
+    """The paths called `.git` from `top` down; raises _Gated where it costs too much, or for a link unless `links`."""
     found: list[str] = []
     waiting = [top]
-    for seen, directory in enumerate(waiting):
-        if seen >= _MAX_DIRECTORIES:
-            raise _Gated("there are too many directories to look through: " + top)
+    for directory in waiting:
+        search.spend(1, top)
         with os.scandir(directory) as entries:
             for entry in entries:
                 if entry.name == ".git":
@@ -1338,17 +1406,18 @@ def _walk(top: str, links: bool) -> list[str]:
                     if not links:
                         raise _Gated("the repository's .git holds a link: " + entry.path)
                     if os.path.lexists(entry.path + "/.git"):  # older versions of git follow it to a submodule
-                        found.append(os.path.realpath(entry.path) + "/.git")
+                        found.append(_resolve(entry.path) + "/.git")
     return found
 
 
-def _has_gitlinks(index: str) -> bool:
+def _has_gitlinks(index: str, search: Search) -> bool:
     """May the index name a submodule (mode 160000)? A false yes only costs a look through the tree."""
     if not os.path.lexists(index):
         return False
     data = _bytes(index, _MAX_INDEX)
     if data is None or data[:4] != b"DIRC":
         raise _Gated("the repository's index is odd")
+    search.spend(len(data) >> 16, index)
     if b"sdir" in data:  # a sparse index: a directory in it may hold one
         return True
     aligned = data[7:8] < b"\x04"  # before version 4 an entry starts at 12 + 8n and its mode lies 24 bytes on
@@ -1424,8 +1493,24 @@ CARRIERS = frozenset(
     nawk ed ex vi vim nvim view emacs emacsclient nano less more most man info sqlite3 psql mysql mariadb mongosh
     redis-cli irb iex ghci erl tar zip cpio split csplit m4 dc tex latex pdflatex osascript open xdg-open op doppler
     ip chamber aws-vault envchain infisical direnv choom prlimit daemonize start-stop-daemon runcon chpst su-exec gosu
-    tini""".split()
+    tini dumb-init chronic ifne pee vipe vidir sem sponge numactl cpulimit cgexec cgclassify faketime datefudge
+    eatmydata proxychains torsocks torify tsocks trickle xvfb-run dbus-run-session dbus-launch dbus-send gdbus busctl
+    systemd-inhibit run0 run-parts flatpak-spawn toolbox distrobox catchsegv logsave ccache sccache distcc heaptrack
+    bpftrace tcpdump qemu wine ldd rbash yash posh ipython bpython ptpython jupyter jshell gnuplot fzf sk peco gum
+    vimdiff rvim rview gvim gview evim vimtutor kak hx helix micro joe mg code code-insiders zed subl idea duckdb
+    clickhouse usql pgcli mycli litecli cqlsh ssh-agent sshfs setlock envdir softlimit pm2 forever foreman honcho
+    supervisord supervisorctl gunicorn uvicorn hypercorn flask django-admin streamlit vite-node jiti wasmtime wasmer
+    vagrant virsh lxc lxd incus nerdctl ctr crictl buildah machinectl launchctl xterm kitty wezterm alacritty foot
+    konsole gnome-terminal xdotool ydotool wtype gio dpkg rpm rpmbuild gradlew mvnw""".split()
 )
+# Agents, which act by themselves, and the gate: a rule for `slack-gate rules` would be one for `slack-gate uninstall`.
+AGENTS = frozenset(
+    """copilot opencode aider amp goose crush cline roo kilocode continue cody qwen kimi auggie augment droid devin
+    openhands plandex kiro kiro-cli q grok windsurf trae llm sgpt mods aichat interpreter open-interpreter ollama
+    gptme swe-agent mini acli junie""".split()
+)
+# Beginnings of further names of all these kinds.
+_PREFIXES = tuple("slack-gate slack_gate claude codex gemini cursor ansible qemu- s6- mkfs ld-linux".split())
 NEVER = frozenset("rm rmdir unlink shred dd fdisk sfdisk parted wipefs shutdown reboot halt poweroff telinit".split())
 INTERPRETERS = frozenset(
     """python pypy node nodejs ruby perl php lua luajit tclsh wish rscript r julia java scala groovy racket guile swipl
@@ -1438,7 +1523,10 @@ _SIMPLE = frozenset(
     fmt stat file du df diff cmp comm paste join column basename dirname realpath readlink pwd which whereis type id
     whoami groups uname date uptime ps free seq sleep true false echo printf tee md5sum sha1sum sha256sum sha512sum
     cksum base64 xxd od hexdump strings tree jq yq find sort uniq expr nproc tty hostname printenv ping curl wget dig
-    host nslookup whois kill pkill killall lsof ss netstat gzip gunzip zcat unzip bat eza""".split()
+    host nslookup whois kill pkill killall lsof ss netstat gzip gunzip zcat unzip bat eza truncate mktemp sync
+    b2sum sum sha224sum sha384sum shuf nproc numfmt tsort expand unexpand arch locale getent who w last lscpu lsblk
+    lsmod dmesg vmstat iostat pgrep pstree readelf nm size cal bc ncal traceroute shellcheck hadolint actionlint
+    yamllint rustfmt gofmt""".split()
 )
 # programs | words of the key | subcommands that carry (never a key) | options that carry: settings, programs, projects
 _PROGRAMS = """
@@ -1477,7 +1565,9 @@ helm+repo helm+get helm+show | 3 | |
 terraform tofu | 2 | console | -chdir -plugin-dir -config
 terraform+state terraform+workspace | 3 | |
 systemctl | 2 | edit link set-environment import-environment enable | -H -M --host --machine --root --image
-gh | 3 | alias extension ext codespace config | --hostname
+gh | 3 | alias extension ext codespace config copilot agent-task | --hostname
+gh+repo | 3 | clone fork sync |
+gh+pr | 3 | checkout |
 gh+api gh+status | 2 | |
 aws | 3 | configure ssm ecs | --endpoint-url --ca-bundle
 gcloud | 3 | config components | --configuration --flags-file
@@ -1493,7 +1583,8 @@ poetry pdm hatch rye pipenv conda mamba pixi asdf volta fnm nvm rustup | 2 | run
 gradle mvn | 2 | exec | -D -P -I -b -p -c -f -s -gs -t --define --file --settings --global-settings --toolchains \
     --init-script --build-file --project-dir --settings-file
 dotnet swift flutter dart bazel zig nix stack cabal lein sbt | 2 | exec run script repl shell develop tool package |
-brew apt apt-get dnf gem snap flatpak pre-commit playwright alembic rails turbo nx vercel fly flyctl wrangler | 2 | \
+apt apt-get | 2 | edit-sources shell satisfy | -o -c -t -a --option --config-file
+brew dnf gem snap flatpak pre-commit playwright alembic rails turbo nx vercel fly flyctl wrangler | 2 | \
     run exec runner console ssh shell edit alias config | --config
 """
 # Programs that speak to a host named in an argument: a host that is not plain ASCII is never covered.
@@ -1556,7 +1647,7 @@ def key_of(argv: tuple[str, ...]) -> tuple[str, ...] | None:
     name = argv[0]
     base = os.path.basename(name).lower()
     stem = base.rstrip("0123456789.-")  # of python3.12, bash5
-    if {base, stem} & (CARRIERS | NEVER) or base[:4] == "mkfs" or base[:8] == "ld-linux" or not _is_key_word(name):
+    if {base, stem} & (CARRIERS | NEVER | AGENTS) or base.startswith(_PREFIXES) or not _is_key_word(name):
         return None
     if "/" in name and (base in _KEYS_BY_HAND or not _outside_zone(name)):
         return None
@@ -1564,6 +1655,8 @@ def key_of(argv: tuple[str, ...]) -> tuple[str, ...] | None:
         return _script_key(argv, stem)
     if any(_is_foreign(word) for word in argv[1:] if "://" in word or base in _NETWORKED):
         return None
+    if base != os.path.basename(name):  # GIT is not git, but a program of its own
+        return _exact_key(argv)
     if base in _KEYS_BY_HAND:
         return _KEYS_BY_HAND[base](argv)
     return _table_key(argv, base)
@@ -1574,7 +1667,10 @@ def _is_key_word(word: str) -> bool:
 
 
 def _outside_zone(path: str) -> bool:
-    return path[:1] == "/" and not _place().holds(os.path.realpath(path))
+    try:
+        return path[:1] == "/" and not _place().reached(path)
+    except (_Gated, OSError):
+        return False
 
 
 def _is_foreign(word: str) -> bool:
@@ -1590,14 +1686,30 @@ def _table_key(argv: tuple[str, ...], base: str) -> tuple[str, ...] | None:
     depth = rows[-1].depth if rows else 1
     if anything is None or _carries(argv[1:], anything.options + (rows[0].options if rows else ())):
         return None
-    if not rows and base not in _SIMPLE and argv[1:2] and argv[1] in anything.subs:
-        return None
+    if not rows and base not in _SIMPLE:
+        if argv[1:2] and argv[1] in anything.subs:
+            return None
+        return argv[:1] if base in RUNNERS else _exact_key(argv)
     for at, word in enumerate(argv[1:depth]):
         if not _is_key_word(word) or word[0] in "-+@" or (at < len(rows) and word in rows[at].subs):
             return None
         if at == 0 and ("/" in word or "." in word):  # a script, where a subcommand should stand
             return None
     return argv[:depth]
+
+
+def _exact_key(argv: tuple[str, ...]) -> tuple[str, ...] | None:
+    """A program nothing is known of counts with all its words, and with none that could be run: no path, no file,
+    no value behind "=", no known program's name. So a carrier that no list names is harmless."""
+    words = argv[1:]
+    plain = all(_is_key_word(word) and not set(word) & set("/.=:@") for word in words) and len(words) <= 6
+    return argv if plain and not any(_is_program_name(word) for word in words) else None
+
+
+def _is_program_name(word: str) -> bool:
+    stem = word.lower().rstrip("0123456789")
+    lists = (CARRIERS, NEVER, AGENTS, INTERPRETERS, RUNNERS, _SIMPLE, _KEYS_BY_HAND)
+    return any(stem in names for names in lists) or word.startswith(_PREFIXES) or _program(stem) is not None
 
 
 def _carries(words: tuple[str, ...], options: tuple[str, ...]) -> bool:
@@ -1662,7 +1774,9 @@ def _git_key(argv: tuple[str, ...]) -> tuple[str, ...] | None:
 
 
 def _cd_key(argv: tuple[str, ...]) -> tuple[str, ...] | None:
-    return argv if len(argv) == 2 and _is_key_word(argv[1]) and argv[1][0] != "-" else None
+    """`cd DIR` with its directory; not upwards, where each repetition leads further."""
+    plain = len(argv) == 2 and _is_key_word(argv[1]) and argv[1][0] != "-"
+    return argv if plain and ".." not in argv[1].split("/") else None
 
 
 def _sbox_key(argv: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -1706,7 +1820,7 @@ def _git_runs_project(argv: tuple[str, ...], cwd: str | None) -> bool:
         call = parse_git(argv)
         if cwd is None:
             return call.table is not _NETWORK
-        if not _place().holds(os.path.realpath(os.path.join(cwd, *call.directories))):
+        if not _place().reached(os.path.join(cwd, *call.directories)):
             return False  # caged code cannot have written there
         _judge_git([call], cwd)
     except (_Gated, OSError):

@@ -12,6 +12,8 @@ AGENTS_TO_COME = (
 )
 USAGE = "Usage: hook.py AGENT [--socket PATH] [--limit SECONDS] [--unreachable deny|ask]"
 
+UNSAFE = (b"BASH_ENV", b"LD_PRELOAD", b"LD_AUDIT")
+
 WAIT = 300  # seconds a person has, unless SLACK_GATE_WAIT or GATE_WAIT says otherwise
 GRACE = 30  # seconds more than that, so that the daemon's own expiry is heard
 STDIN_IDLE = 10  # seconds without a byte of the event
@@ -28,6 +30,7 @@ def run(argv: list[str]) -> int:
     """Pass the event on and the answer back; return the exit code, 0 or 2."""
     try:
         check_descriptors()
+        check_environment()
         agent, path, limit, ask_user = parse(argv)
         patience = Patience(limit)
         try:
@@ -66,6 +69,14 @@ def verdict(decision: str, reason: str) -> bytes:
         '{"hookSpecificOutput":{"hookEventName":"PreToolUse",'
         f'"permissionDecision":"{decision}","permissionDecisionReason":"{reason}"}}}}\n'
     ).encode()
+
+
+def check_environment() -> None:
+    """Deny where what the caller set would run code of its own around every command, ours and green ones too."""
+    for name in UNSAFE:
+        if posix.environ.get(name):
+            what = f"{name.decode()} is set, so other code runs before each command"
+            raise Deny(what, "Tell the user: a project's settings may have set it; without it the call is judged.")
 
 
 def check_descriptors() -> None:

@@ -69,6 +69,7 @@ int check(const Run *run) {
     printf("%s system call filter\n", filter && !strcmp(filter, "1") ? "ok      " : "missing ");
     const char *gpus = ask_a_cage("cd /dev && ls -d nvidia* dri kfd dxg 2>/dev/null | tr \"\\n\" \" \" || true");
     printf("ok       GPU nodes: %s\n", gpus && gpus[0] ? gpus : "none on this machine");
+    printf("ok       .claude: held at the top of every directory in %s and of the one worked in\n", run->projects);
     printf("left     sockets that programs outside open under /tmp or ~/projects while a cage runs can be reached from it\n");
     printf("left     memory: no limit without one in sbox.conf; see sbox --limits\n");
     if (geteuid() == 0) printf("left     root: files that root owns can be read; run agents as an ordinary user\n");

@@ -16,32 +16,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { DEPTH_PROJECTS = 3, DEPTH_TMP = 1 };
+#define HELD "/run/.held" /* what placeholders show; git leaves alone a directory that ignores itself, `git clean` too */
+enum { DEPTH_PROJECTS = 3, DEPTH_TMP = 1, MOST_LINKS = 20 };
 
 /* Read-only where they are; where they are not, their appearance is reported. */
-static const char *const TOOL_FILES[] = {".claude", ".mcp.json", ".vscode", ".idea", ".envrc"};
+static const char *const TOOL_FILES[] = {".mcp.json", ".vscode", ".idea", ".envrc"};
 static const char *const GIT_FILES[] = {"hooks", "config", "config.worktree", "commondir", "gitdir"};
 
 typedef struct {
     Run *run;
     List found;               /* worktrees of the repositories */
-    List pins, guards, hides; /* paths; written to the plan in this order, the cover between the first two */
+    List pins, guards, holds, hides; /* paths; written to the plan in this order, the cover between the first two */
 } Search;
 
 static void add_once(List *list, const char *path) {
     for (size_t i = list->count; i-- > 0 && list->count - i < 16;)
         if (!strcmp(list->at[i], path)) return;
     add(list, path);
-}
-
-/* A link cannot be pinned by a mount; what it leads to is guarded, and a change of the link itself is said. */
-static void watch_link(Search *search, const char *path) {
-    char target[PATH_MAX];
-    ssize_t length = readlink(path, target, sizeof target - 1);
-    if (length <= 0) return;
-    target[length] = 0;
-    add(&search->run->links, path);
-    add(&search->run->links, text("%s", target));
 }
 
 static void guard(Search *search, const char *path) {
@@ -56,11 +47,37 @@ static void pin(Search *search, const char *zone, const char *path) {
     add_once(&search->pins, path);
 }
 
-/* What a line of a git configuration names, when it lies in the zone; watched while it is not there. */
+/* Where a path leads, whether something is there or not. Every symbolic link on the way is pinned. NULL in a circle. */
+static const char *resolve(Search *search, const char *zone, const char *path, int links) {
+    char target[PATH_MAX], *copy = text("%s", path), *at = text("%s", "");
+    for (char *rest = copy, *name; (name = strsep(&rest, "/"));) {
+        if (!*name || !strcmp(name, ".")) continue;
+        if (!strcmp(name, "..")) {
+            *(strrchr(at, '/') ? strrchr(at, '/') : at) = 0;
+            continue;
+        }
+        const char *next = text("%s/%s", at, name);
+        ssize_t length = readlink(next, target, sizeof target - 1);
+        if (length <= 0) {
+            at = (char *)next;
+            continue;
+        }
+        target[length] = 0;
+        pin(search, zone, next);
+        next = text("%s/%s/%s", target[0] == '/' ? "" : at, target, rest ? rest : "");
+        return links ? resolve(search, zone, next, links - 1) : NULL;
+    }
+    return at;
+}
+
+/* What a name leads to, when it lies in the zone; watched while it is not there. */
 static void guard_named(Search *search, const char *zone, const char *base, const char *value) {
-    const char *name = value[0] == '/' ? value : text("%s/%s", base, value), *path = realpath(name, NULL);
-    if (!path && is_below(name, zone)) add(&search->run->watched, name);
+    const char *path = resolve(search, zone, value[0] == '/' ? value : text("%s/%s", base, value), MOST_LINKS);
     if (!path || !is_below(path, zone) || !strcmp(path, zone)) return;
+    if (!exists(path)) {
+        add(&search->run->watched, path);
+        return;
+    }
     size_t length = strlen(path);
     if (length > 9 && !strcmp(path + length - 9, "/.husky/_")) path = text("%.*s", (int)length - 2, path); /* runs its parent's */
     pin(search, zone, path);
@@ -102,6 +119,38 @@ static bool is_git_file(const char *name) {
     return false;
 }
 
+/* What lies in a directory, or what it leads to when it is a link. */
+static void guard_entry(Search *search, const char *zone, const char *directory, const char *name) {
+    const char *path = text("%s/%s", directory, name);
+    struct stat info;
+    if (lstat(path, &info)) return;
+    if (S_ISLNK(info.st_mode))
+        guard_named(search, zone, directory, name);
+    else
+        add(&search->guards, path);
+}
+
+/* The .claude of a directory. See hold.c. */
+static void guard_settings(Search *search, const char *zone, const char *directory) {
+    static const char *const SETTINGS[] = {"settings.json", "settings.local.json"};
+    const char *path = text("%s/.claude", directory), *home = search->run->home, *projects = search->run->projects;
+    if (is_below(directory, home) && !is_below(directory, projects)) return; /* the cage writes nothing there */
+    if (is_below(directory, projects) && strcmp(zone, projects)) return;     /* the other zone's */
+    Holding holding = hold(directory, path, is_below(directory, projects) ? search->run->yard : NULL);
+    if (holding == NOTHING) return;
+    pin(search, zone, directory);
+    if (holding == LINKED && access(path, F_OK))
+        fail("%s is a link that leads nowhere: what it leads to could be made in the cage. Remove it. Nothing was run.", path);
+    if (holding == PLACEHOLDER)
+        add_once(&search->holds, path);
+    else if (holding == UNWRITABLE)
+        add(&search->guards, directory);
+    else
+        guard_entry(search, zone, directory, ".claude");
+    for (size_t i = 0; i < sizeof SETTINGS / sizeof *SETTINGS && holding != PLACEHOLDER; i++)
+        guard_entry(search, zone, path, SETTINGS[i]);
+}
+
 static void guard_git_directory(Search *search, const char *zone, const char *git);
 
 /* .git/modules and .git/worktrees; a submodule whose name has a slash lies a directory deeper. */
@@ -127,8 +176,7 @@ static void guard_git_directory(Search *search, const char *zone, const char *gi
     if (!directory) return;
     pin(search, zone, git);
     while ((entry = readdir(directory))) {
-        if (is_git_file(entry->d_name)) add(&search->guards, text("%s/%s", git, entry->d_name));
-        if (is_git_file(entry->d_name) && entry->d_type == DT_LNK) watch_link(search, text("%s/%s", git, entry->d_name));
+        if (is_git_file(entry->d_name)) guard_entry(search, zone, git, entry->d_name);
         if (!strcmp(entry->d_name, "commondir")) linked = true;
         if (!strcmp(entry->d_name, "modules") || !strcmp(entry->d_name, "worktrees"))
             guard_git_directories(search, zone, text("%s/%s", git, entry->d_name));
@@ -156,12 +204,12 @@ static void guard_main_repository(Search *search, const char *zone, const char *
 static void guard_repository(Search *search, const char *zone, const char *worktree, const char *git, bool linked) {
     for (size_t i = 0; i < sizeof TOOL_FILES / sizeof *TOOL_FILES; i++) {
         const char *path = text("%s/%s", worktree, TOOL_FILES[i]);
-        if (exists(path)) {
-            add(&search->guards, path);
-        } else {
+        if (exists(path))
+            guard_entry(search, zone, worktree, TOOL_FILES[i]);
+        else
             add(&search->run->watched, path);
-        }
     }
+    guard_settings(search, zone, worktree);
     if (linked) {
         pin(search, zone, worktree);
         guard(search, git);
@@ -176,7 +224,11 @@ static bool look_for_repository(Search *search, const char *zone, const char *di
     const char *git = text("%s/.git", directory);
     struct stat info;
     if (lstat(git, &info)) return false;
-    if (S_ISLNK(info.st_mode) || (S_ISREG(info.st_mode) && info.st_size == 0)) return false;
+    if (S_ISLNK(info.st_mode)) {
+        git = resolve(search, zone, git, MOST_LINKS);
+        if (!git || !is_below(git, zone) || stat(git, &info)) return false;
+    }
+    if (S_ISREG(info.st_mode) && info.st_size == 0) return false;
     for (size_t i = 0; i < search->found.count; i++)
         if (!strcmp(search->found.at[i], directory)) return true;
     add(&search->found, text("%s", directory));
@@ -188,7 +240,7 @@ static void look_below(Search *search, const char *zone, const char *path, int d
     DIR *directory = opendir(path);
     struct dirent *entry;
     while (directory && (entry = readdir(directory))) {
-        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") || !strcmp(entry->d_name, ".claude")) continue;
         if (entry->d_type != DT_DIR && entry->d_type != DT_SOCK && entry->d_type != DT_FIFO && entry->d_type != DT_UNKNOWN)
             continue;
         const char *below = text("%s/%s", path, entry->d_name);
@@ -196,16 +248,18 @@ static void look_below(Search *search, const char *zone, const char *path, int d
         if (entry->d_type == DT_UNKNOWN && lstat(below, &info)) continue;
         if (S_ISSOCK(info.st_mode) || S_ISFIFO(info.st_mode)) add(&search->hides, below);
         if (!S_ISDIR(info.st_mode)) continue;
+        if (depth == DEPTH_PROJECTS) guard_settings(search, zone, below);
         if (!look_for_repository(search, zone, below) && depth > 1) look_below(search, zone, below, depth - 1);
     }
     if (directory) closedir(directory);
 }
 
-/* The repositories that the working directory is in, however deep. */
+/* The working directory and those above it, however deep: a session may have started in any of them. */
 static void look_above(Search *search, const char *zone, const char *cwd) {
     if (!is_below(cwd, zone)) return;
     char *path = text("%s", cwd);
     while (strlen(path) > strlen(zone)) {
+        guard_settings(search, zone, path);
         look_for_repository(search, zone, path);
         *strrchr(path, '/') = 0;
     }
@@ -228,6 +282,7 @@ static void find_sockets(Search *search) {
 
 static void guard_zone(Run *run, const char *zone, int depth) {
     Search search = {.run = run};
+    if (!strcmp(zone, run->projects) || !strcmp(zone, run->cwd)) guard_settings(&search, zone, zone);
     look_above(&search, zone, run->cwd);
     look_below(&search, zone, zone, depth);
     if (!strcmp(zone, run->tmp)) find_sockets(&search);
@@ -238,10 +293,14 @@ static void guard_zone(Run *run, const char *zone, int depth) {
     for (size_t i = 0; i < search.guards.count; i++)
         step(run, GUARD, text("/run/.view%s", search.guards.at[i] + strlen(zone)), search.guards.at[i]);
     if (search.guards.count) step(run, DONE, "", "/run/.view");
+    for (size_t i = 0; i < search.holds.count; i++) step(run, HOLD, HELD, search.holds.at[i]);
     for (size_t i = 0; i < search.hides.count; i++) step(run, HIDE, "", search.hides.at[i]);
 }
 
 void plan_guards(Run *run) {
+    step(run, FOLDER, "", HELD);
+    step(run, IGNORE, "", HELD "/.gitignore");
+    step(run, VIEW, HELD, HELD);
     guard_zone(run, run->projects, DEPTH_PROJECTS);
     guard_zone(run, run->tmp, DEPTH_TMP);
 }
@@ -266,13 +325,5 @@ void report_new_files(const Run *run) {
             dprintf(2, "sbox: %s appeared in the cage. Programs outside may run what it says: read it before you open the "
                        "project.\n", printable(path));
         }
-    }
-    for (size_t i = 0; i + 1 < run->links.count; i += 2) {
-        char target[PATH_MAX];
-        ssize_t length = readlink(run->links.at[i], target, sizeof target - 1);
-        target[length > 0 ? length : 0] = 0;
-        if (strcmp(target, run->links.at[i + 1]))
-            dprintf(2, "sbox: %s was replaced in the cage. Git outside may run what is there now: look before you use git "
-                       "in that repository.\n", printable(run->links.at[i]));
     }
 }

@@ -90,6 +90,11 @@ static int show(int source, const char *target, bool writable) {
     return writable ? 0 : make_read_only(target);
 }
 
+static int ignore_all(const char *path) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return fd < 0 || write(fd, "*\n", 2) != 2 ? -1 : close(fd);
+}
+
 static int unless_gone(int result) {
     return result && errno != ENOENT ? -1 : 0;
 }
@@ -99,6 +104,18 @@ static int hide(const char *path) {
     if (stat(path, &info)) return 0;
     if (!S_ISDIR(info.st_mode)) return unless_gone(mount("/dev/null", path, NULL, MS_BIND, NULL));
     return mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY, "mode=0755,size=4k");
+}
+
+/* Under the cover it is not seen, but a name with a mount on it can be neither removed nor renamed. */
+static int pin(const char *path) {
+    struct stat info;
+    if (lstat(path, &info)) return unless_gone(-1);
+    if (!S_ISLNK(info.st_mode)) return unless_gone(mount(path, path, NULL, MS_BIND | MS_REC, NULL));
+    int file = (int)syscall(SYS_open_tree, AT_FDCWD, "/dev/null", OPEN_TREE_CLONE | O_CLOEXEC);
+    if (file < 0) return -1;
+    int result = (int)syscall(SYS_move_mount, file, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH);
+    close(file);
+    return unless_gone(result);
 }
 
 static int lock(const char *path) {
@@ -128,10 +145,11 @@ static int take(Mounts *mounts, char kind, int source, const char *from, const c
     case SHOW: return show(source, target, false);
     case WRITE: return show(source, target, true);
     case FOLDER: return mkdir(target, 0700);
+    case IGNORE: return ignore_all(target);
     case LINK: return make_parents(target), symlink(from, target);
     case HIDE: return hide(target);
     case LAYER: return layer(mounts, source, target);
-    case PIN: return unless_gone(mount(target, target, NULL, MS_BIND | MS_REC, NULL));
+    case PIN: return pin(target);
     case SAVE:
         mounts->saved = (int)syscall(SYS_open_tree, AT_FDCWD, target, OPEN_TREE_CLONE | O_CLOEXEC | AT_RECURSIVE);
         return mounts->saved;
@@ -140,6 +158,7 @@ static int take(Mounts *mounts, char kind, int source, const char *from, const c
         mkdir(target, 0700);
         return mount(from, target, NULL, MS_BIND | MS_REC, NULL) ? -1 : make_read_only(target);
     case GUARD: return unless_gone(mount(from, target, NULL, MS_BIND, NULL));
+    case HOLD: return mount(from, target, NULL, MS_BIND, NULL);
     case DONE: return umount2(target, MNT_DETACH) ? -1 : rmdir(target);
     case LOCK: return lock(target);
     default: return errno = EINVAL, -1;
@@ -224,6 +243,7 @@ static void reap(pid_t command) {
 void inside(int plan_fd, int report_fd) {
     report_to = report_fd;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    report('i', "");
     fcntl(report_fd, F_SETFD, FD_CLOEXEC);
     fcntl(plan_fd, F_SETFD, FD_CLOEXEC);
     fcntl(7, F_SETFD, FD_CLOEXEC);

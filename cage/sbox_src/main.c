@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -25,8 +26,9 @@ extern char **environ;
 enum { SELF_FD = 7, PLAN_FD = 8, REPORT_FD = 9 };
 
 static const int FORWARDED[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
-static volatile pid_t cage_pid, command_pid;
+static volatile pid_t cage_pid, init_pid, command_pid;
 static volatile sig_atomic_t last_signal;
+static struct rlimit caller_files; /* what the command gets back; we need a descriptor for each placeholder */
 
 static const char USAGE[] =
     "Usage: sbox [--] CMD [ARG...]     run CMD in the cage\n"
@@ -83,6 +85,19 @@ static void close_inherited_descriptors(void) {
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) fail("/dev/null cannot be opened. Nothing was run.");
 }
 
+/* bubblewrap, left alive, waits until the last process of the cage is gone. */
+static void end_cage(void) {
+    kill(init_pid > 0 ? init_pid : cage_pid, SIGKILL);
+}
+
+static void allow_many_descriptors(void) {
+    struct rlimit most;
+    getrlimit(RLIMIT_NOFILE, &caller_files);
+    most = caller_files;
+    most.rlim_cur = most.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &most);
+}
+
 /* A signal sent to us alone is meant for the command; one typed at the terminal reached the command already. */
 static void forward(int signal, siginfo_t *info, void *context) {
     (void)context;
@@ -91,7 +106,7 @@ static void forward(int signal, siginfo_t *info, void *context) {
     if (command_pid > 0)
         kill(command_pid, signal);
     else if (cage_pid > 0)
-        kill(cage_pid, SIGKILL);
+        end_cage();
 }
 
 static void catch_signals(Run *run) {
@@ -126,6 +141,7 @@ static void start_bubblewrap(const char *program, char **argv, char **env, const
     for (int i = 0; i < 3; i++) kept[i] = fcntl(descriptors[i], F_DUPFD_CLOEXEC, 20); /* clear of the places they go to */
     for (int i = 0; i < 3; i++)
         if (dup2(kept[i], SELF_FD + i) < 0) _exit(EXIT_CAGE);
+    setrlimit(RLIMIT_NOFILE, &caller_files);
     for (size_t i = 0; i < sizeof FORWARDED / sizeof *FORWARDED; i++) signal(FORWARDED[i], SIG_IGN);
     execve(program, argv, env);
     _exit(EXIT_CAGE);
@@ -142,8 +158,9 @@ static bool take_report(int socket, Report *report) {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
     if (recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != sizeof *report) return false;
     struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    if (header && header->cmsg_type == SCM_CREDENTIALS && report->stage == 'r')
-        command_pid = ((struct ucred *)(void *)CMSG_DATA(header))->pid;
+    pid_t sender = header && header->cmsg_type == SCM_CREDENTIALS ? ((struct ucred *)(void *)CMSG_DATA(header))->pid : 0;
+    if (report->stage == 'r') command_pid = sender;
+    if (report->stage == 'i') init_pid = sender, report->stage = 0;
     return true;
 }
 
@@ -204,7 +221,7 @@ static int supervise(int reports, int errors, int parent, Report *report, Tail *
         }
         if (watch[1].revents && !take_report(reports, report)) watch[1].fd = -1;
         if (watch[2].revents && !relay(errors, tail)) close(errors), watch[2].fd = -1;
-        if (watch[3].revents) kill(cage_pid, SIGKILL), _exit(EXIT_CAGE);
+        if (watch[3].revents) end_cage(), watch[3].fd = -1;
         if (watch[0].revents && watch[2].fd < 0) break;
         if (watch[0].revents && !watch[2].revents) break;
     }
@@ -215,7 +232,7 @@ static int supervise(int reports, int errors, int parent, Report *report, Tail *
 
 /* One more line when the cage is what stopped the command, so that its reader does not look elsewhere. */
 static void say_what_was_stopped(const Run *run, const Tail *tail) {
-    static const char *const WRITES[] = {"Read-only file system", "EROFS", NULL};
+    static const char *const WRITES[] = {"Read-only file system", "EROFS", "Device or resource busy", NULL};
     static const char *const NETWORK[] = {"Network is unreachable", "ENETUNREACH", "Could not resolve host",
                                           "Temporary failure in name resolution", "EAI_AGAIN", NULL};
     for (int i = 0; WRITES[i]; i++)
@@ -256,12 +273,15 @@ static void read_tail_of_file(Tail *tail, off_t start) {
     if (fd >= 0) close(fd);
 }
 
+static void die_of(int number) {
+    let_go();
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
 static int exit_like(int status) {
     if (WIFSIGNALED(status)) return 128 + WTERMSIG(status);
-    if (last_signal && WEXITSTATUS(status) == 128 + last_signal) { /* ended by what we passed on: end the same way */
-        signal(last_signal, SIG_DFL);
-        raise(last_signal);
-    }
+    if (last_signal && WEXITSTATUS(status) == 128 + last_signal) die_of(last_signal); /* ended by what we passed on */
     return WEXITSTATUS(status);
 }
 
@@ -278,16 +298,17 @@ static int run_command(Run *run) {
         setsockopt(reports[0], SOL_SOCKET, SO_PASSCRED, &on, sizeof on) ||
         (is_pipe_of_its_own() && pipe2(errors, O_CLOEXEC)))
         fail("no descriptors are left (%s). Nothing was run.", strerror(errno));
-    catch_signals(run);
     List argv = {0};
     bubblewrap_arguments(run, &argv);
     const char *program = bubblewrap() ? bubblewrap() : "";
     int descriptors[] = {open("/proc/self/exe", O_RDONLY | O_CLOEXEC), write_plan(run), reports[1]};
     if ((cage_pid = vfork()) == 0) start_bubblewrap(program, argv.at, run->env.at, descriptors, errors[1]);
     if (cage_pid < 0) fail("no process could be started (%s). Nothing was run.", strerror(errno));
+    if (last_signal) end_cage(); /* it came before the cage could get it */
     close(reports[1]);
     if (errors[1] >= 0) close(errors[1]);
     int status = supervise(reports[0], errors[0], parent, &report, &tail);
+    if (last_signal && report.stage != 'r') die_of(last_signal);
     report_new_files(run);
     if (run->scratch) remove_tree(run->scratch);
     if (report.stage == 'x') {
@@ -327,6 +348,8 @@ int main(int argc, char **argv) {
     if (first >= argc || !argv[first][0]) fail("no command. Use: sbox CMD [ARG...]");
     for (int i = first; i < argc; i++) add(&run.command, argv[i]);
     keep_environment(&run, &settings, environ);
+    catch_signals(&run);
+    allow_many_descriptors();
     plan_cage(&run, &settings);
     plan_guards(&run);
     plan_seals(&run);

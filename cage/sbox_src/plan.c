@@ -121,7 +121,7 @@ static void remove_left_layers(const Run *run) {
     if (directory) closedir(directory);
 }
 
-static bool is_empty(const char *path) {
+bool is_empty(const char *path) {
     DIR *directory = opendir(path);
     struct dirent *entry;
     bool empty = directory != NULL;
@@ -144,6 +144,8 @@ static void make_state(Run *run) {
         return;
     }
     mkdir(text("%s/upper", run->state), 0700);
+    run->yard = text("%s/yard", run->state);
+    mkdir(run->yard, 0700);
     if (is_empty(run->cache)) return; /* nothing to lay over: the cage's own cache is shown as it is */
     /* Two overlays must not share a writable layer: the first cage has the lasting one, others one of their own. */
     int lock = open(text("%s/lock", run->state), O_RDWR | O_CREAT | O_CLOEXEC, 0600);

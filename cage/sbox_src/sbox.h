@@ -26,8 +26,8 @@ typedef struct {
     List env;      /* NAME=value, all that the command inherits */
     List steps;    /* mounts made inside, see steps.h */
     List watched;  /* files that must not appear while the cage runs */
-    List links;    /* symbolic links that must not change, each followed by what it leads to */
     List command;
+    const char *yard;    /* for hold() below ~/projects; NULL where there is no state */
     const char *layer;   /* where the cage's writes to the cache go; NULL when there is nothing to lay them over */
     const char *scratch; /* the same, when it is this run's own and is removed at the end */
     long limit_processes, limit_file_size, limit_memory, limit_cpu; /* bytes and seconds; 0 is no limit */
@@ -50,11 +50,24 @@ void plan_seals(Run *run); /* what comes after all other steps */
 void step(Run *run, char kind, const char *source, const char *target);
 bool is_below(const char *path, const char *directory); /* equal counts */
 bool exists(const char *path);
+bool is_empty(const char *path); /* a directory that can be read and holds nothing */
 void remove_tree(const char *path);
 
 /* guard.c: repositories and the host's sockets under the writable directories */
 void plan_guards(Run *run);
 void report_new_files(const Run *run);
+
+/* hold.c: keeps `path`, the .claude of `directory`, from being made while the cage runs, and lets go at exit; in `yard`, if
+ * there is one, directories wait to be used again */
+typedef enum {
+    NOTHING,     /* it cannot be made there, or the directory is gone */
+    PLACEHOLDER, /* an empty directory is there now, to be mounted over */
+    FILES,       /* it was there */
+    LINKED,      /* a symbolic link */
+    UNWRITABLE,  /* it cannot be made before the directory's owner, which is us, changes its mode */
+} Holding;
+Holding hold(const char *directory, const char *path, const char *yard);
+void let_go(void);
 
 /* inside.c: the last step before the command, inside the cage */
 void inside(int plan_fd, int report_fd) __attribute__((noreturn));
@@ -63,7 +76,7 @@ int load_filter(void);          /* 0, or -1 with errno */
 
 /* What `inside` reports, one message: the stage reached and errno. */
 typedef struct {
-    char stage; /* 'm' a mount failed, 'f' the filter, 'r' about to run the command, 'x' it could not be run */
+    char stage; /* 'i' process 1 of the cage lives, 'm' a mount failed, 'f' the filter, 'r' about to run the command, 'x' it could not be run */
     int error;
     char what[240];
 } Report;

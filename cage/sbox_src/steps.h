@@ -9,14 +9,16 @@ enum {
     SHOW = 'b',    /* bind source, with what is mounted below it, read-only on target; made when missing */
     WRITE = 'w',   /* the same, writable */
     FOLDER = 'd',  /* make an empty directory, mode 0700 */
+    IGNORE = 'i',  /* make a file by which git ignores the directory it is in */
     LINK = 'l',    /* make a symbolic link from target to source */
     HIDE = 'h',    /* make target read as empty, if it is there */
     LAYER = 'o',   /* overlay: source is read, target written, the layer between is run->scratch or the shared one */
-    PIN = 'p',     /* bind target on itself, so that it cannot be renamed or removed */
+    PIN = 'p',     /* bind target on itself, or on a link a file, so that it cannot be renamed or removed */
     SAVE = 'v',    /* remember the tree at target as it is now */
     COVER = 'c',   /* lay the remembered tree over the pins: renames work across pinned directories */
     VIEW = 'r',    /* show source read-only at target, for GUARD to take from */
     GUARD = 'g',   /* bind source, a place in a view, on target, if it is there */
+    HOLD = 'a',    /* the same, but target must be there */
     DONE = 'u',    /* take the view at target away */
     LOCK = 'k',    /* make target read-only in place */
 };

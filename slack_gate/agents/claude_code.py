@@ -97,4 +97,4 @@ def _rewritten(command: str, event: ToolEvent) -> dict[str, Any]:
 
 
 def _object(output: dict[str, Any]) -> bytes:
-    return json.dumps({"hookSpecificOutput": output}).encode()
+    return json.dumps({"hookSpecificOutput": output}, allow_nan=False).encode()

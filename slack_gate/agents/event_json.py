@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, NoReturn
 
 from slack_gate.core.event import MalformedEvent
@@ -16,7 +17,7 @@ def strict_object(event: bytes) -> dict[str, Any]:
         raise MalformedEvent("The hook event is empty.")
     try:
         text = event.decode("utf-8")
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
     except UnicodeDecodeError as error:
         raise MalformedEvent("The hook event is not UTF-8.") from error
     except (ValueError, RecursionError) as error:
@@ -31,6 +32,13 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
         raise MalformedEvent("The hook event names a key twice, so two readers could understand it differently.")
+    return value
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise MalformedEvent(f"The hook event holds {number}, which no JSON writer can give back.")
     return value
 
 

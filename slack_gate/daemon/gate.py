@@ -21,14 +21,17 @@ from slack_gate.core.ports import Click, Clock, Entry, Judgement, Policy, Store,
 from slack_gate.core.request import Choice, Decision, Request, State, digest
 from slack_gate.core.respell import pinned
 from slack_gate.core.secrets import mask
+from slack_gate.daemon.apart import apart, in_thread
 from slack_gate.daemon.own_files import OwnFiles
 from slack_gate.daemon.scripts import scripts_of
 from slack_gate.errors import GateError
 
 GRACE_S = 30.0  # how long a hook that vanished without a word may come back
 REPEAT_S = 30.0  # how long an answered call may be answered again to another client of the same call
+MIN_S = 0.5  # a client may say that it cannot wait at all
 MARGIN_S = 5.0  # the request ends this long before its client gives up
 
+_UNRECORDED = "The answer to it could not be recorded, and the person was told so; it did not run."
 _CHANGED = (
     "It was approved, but a script that it names has changed since it was asked, so it did not run. "
     "Ask again with the script as it is now."
@@ -37,10 +40,11 @@ _CHANGED = (
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The client that waits: its nonce, and how many seconds it says it can wait."""
+    """The client that waits: its nonce, how many seconds it says it can wait, and the bytes of its event."""
 
     nonce: str
     limit: float
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,7 @@ class Gate:
         self._changed = changed
         self._callers: dict[str, int] = {}
         self._left: dict[str, float] = {}
+        self._unrecorded: set[str] = set()
 
     async def resume(self) -> None:
         """After a start: agents of requests still pending get the grace to come back."""
@@ -103,10 +108,10 @@ class Gate:
 
     async def submit(self, event: ToolEvent, caller: Caller) -> Answer | Request:
         """An Answer at once, or the Request to `wait` for. Raises StoreError: then nothing may run."""
-        if (why := self._own_files.refusal(event)) is not None:
-            return await self._refused(event, why)
-        judged = self._explained(event)
-        if (caged := self._caged_git(event)) is not None:
+        refusal, judged, reached = await apart(lambda: self._judge(event), caller.size)
+        if refusal is not None:
+            return await self._refused(event, refusal)
+        if (caged := await apart(lambda: self._caged_git(event), caller.size)) is not None:
             await self._store.answered(self._entry(event, "green", "policy", "in the cage"))
             return Answer(Ruling.ALLOW, "Green: local git, run in the cage.", caged)
         if judged.verdict == "green":
@@ -114,8 +119,8 @@ class Gate:
                 return await self._ask(event, caller, "its programs cannot be pinned to files the agent cannot change")
             await self._store.answered(self._entry(event, "green", "policy"))
             return Answer(Ruling.ALLOW, f"Green: {judged.rule}.", _changed(text, event.command))
-        if self._own_files.reached_by(event):  # remembered or not: a search from above would read the tokens
-            return await self._ask(event, caller, f"{_why(judged)}; from there it could reach slack-gate's own files")
+        if reached:  # remembered or not
+            return await self._ask(event, caller, f"{_why(judged)}; it could reach what slack-gate rests on")
         if judged.verdict == "ungated":
             await self._store.answered(self._entry(event, "ungated", "policy"))
             return Answer(Ruling.SILENT)
@@ -129,6 +134,12 @@ class Gate:
             await self._store.answered(self._entry(event, "caged", "policy", _why(judged)))
             return Answer(Ruling.ALLOW, f"In the cage, not asked: {judged.rule}.", caged, cage_first.ADVICE)
         return await self._ask(event, caller, _why(judged))
+
+    def _judge(self, event: ToolEvent) -> tuple[str | None, Judgement, bool]:
+        """Why it is refused outright; the policy's verdict; whether, not green, it reaches what the gate rests on."""
+        judged = self._policy.explain(event.tool, dict(event.tool_input), event.cwd)
+        reached = judged.verdict != "green" and self._own_files.reached_by(event)
+        return self._own_files.refusal(event), judged, reached
 
     def _pinned(self, command: str | None) -> str | None:
         """What runs unasked; None when it cannot be made sure. A call without a shell text needs no pin: then ""."""
@@ -158,9 +169,9 @@ class Gate:
 
     async def _ask(self, event: ToolEvent, caller: Caller, why: str) -> Answer | Request:
         request = self._new(event, caller, why)
-        if (too_long := self._unshowable(request)) is not None:
+        if (too_long := await apart(lambda: self._unshowable(request), caller.size)) is not None:
             return await self._refused(event, too_long)
-        request = replace(request, digest=self._digest(event, request.key))
+        request = replace(request, digest=await self._digest(event, request.key))
         self._left[request.id] = request.created_at  # nobody waits for it yet, and perhaps never will
         filed = await self._store.submitted(request, self._house.approvers, self._house.surface)
         if filed.id != request.id:
@@ -191,7 +202,7 @@ class Gate:
             home=self._house.home,
             why=why,
             created_at=now,
-            expires_at=now + min(self._house.wait, max(caller.limit - MARGIN_S, caller.limit / 2)),
+            expires_at=now + min(self._house.wait, max(caller.limit - MARGIN_S, caller.limit / 2, MIN_S)),
         )
 
     def _may_repeat(self, filed: Request, caller: Caller) -> bool:
@@ -199,8 +210,8 @@ class Gate:
         recent = filed.decided_at is not None and self._clock() - filed.decided_at <= REPEAT_S
         return filed.nonce == caller.nonce or recent or filed.state is not State.APPROVED
 
-    def _digest(self, event: ToolEvent, key: str) -> str:
-        return digest(event, key, self._house.host, scripts_of(event))
+    async def _digest(self, event: ToolEvent, key: str) -> str:
+        return await in_thread(lambda: digest(event, key, self._house.host, scripts_of(event)))
 
     def _entry(
         self, event: ToolEvent, decision: str, by: str, reason: str | None = None, request: str | None = None
@@ -232,7 +243,9 @@ class Gate:
         self._leave(request, None)
         if row is None:
             return deny(f"The request {request} is not on file any more, so it does not run.")
-        if row.state is State.APPROVED and self._digest(event, row.key) != row.digest:
+        if request in self._unrecorded:
+            return await self._refused(event, _UNRECORDED, request)
+        if row.state is State.APPROVED and await self._digest(event, row.key) != row.digest:
             return await self._refused(event, _CHANGED, request)
         await self._store.recorded()
         hint = self._explained(event).hint if row.state is State.EXPIRED else ""
@@ -266,9 +279,11 @@ class Gate:
         try:
             click = await self._decide(decision, request)
         except GateError:
-            self._waiting.wake(decision.request)  # committed perhaps, though not recorded: the agent hears no at once
+            self._unrecorded.add(decision.request)  # committed perhaps; the person is told no, and so is the agent
+            self._waiting.wake(decision.request)
             raise
         if click.verdict is Verdict.DECIDED:
+            self._unrecorded.discard(decision.request)
             self._ended([click.request] if click.request else [])
         else:
             await self._store.answered(_late(decision, click))
@@ -334,7 +349,7 @@ def _changed(pinned: str, command: str | None) -> str | None:
 def _why(judged: Judgement) -> str:
     """One masked line: the rule, and the part of the call it stopped at."""
     where = f" ({mask(judged.segment)[:200]})" if judged.segment else ""
-    return f"{judged.rule[:300]}{where}"
+    return f"{mask(judged.rule)[:300]}{where}"
 
 
 def _late(decision: Decision, click: Click) -> Entry:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
+from sqlalchemy import make_url
 
 from cage import cage_policy
 from slack_gate.config import Settings, secret_files
@@ -23,7 +24,7 @@ from slack_gate.core.ports import Clock
 from slack_gate.daemon.clock import SteadyClock
 from slack_gate.daemon.gate import Gate, House
 from slack_gate.daemon.outbox import Outbox
-from slack_gate.daemon.own_files import OwnFiles
+from slack_gate.daemon.own_files import OwnFiles, guarded_places
 from slack_gate.daemon.programs import cage_starts, trusted_programs
 from slack_gate.daemon.socket import hook_socket, only_daemon
 from slack_gate.daemon.sweeper import sweep
@@ -95,7 +96,7 @@ async def _running(settings: Settings) -> AsyncIterator[Running]:
         link = Link(running.buttons(client, people, team, programs, cages).app, app_token)
         running.outbox = Outbox(Cards(store.database, SURFACE), Messenger(client), link.down, clock)
         async with link.opened():
-            tasks = [group.create_task(running.outbox.run(running.gate)), group.create_task(sweep(running.gate))]
+            tasks = [group.create_task(running.outbox.run(running.gate)), group.create_task(sweep(running.gate, store))]
             await running.gate.resume()
             async with hook_socket(settings.socket_path, running.gate, lambda: _status(link)):
                 yield Running(settings, running.gate, store)
@@ -143,7 +144,8 @@ class _Assembly:
             cages=cages,
             cage_first=settings.cage_first,
         )
-        own = OwnFiles([settings.home, settings.socket_path.parent, *secret_files().values()])
+        places = [settings.home, settings.socket_path.parent, *secret_files().values(), *_database_files(settings)]
+        own = OwnFiles(places, guarded_places(Path.home()))
         self.gate = Gate(
             self._store,
             self._wakeups,
@@ -158,7 +160,21 @@ class _Assembly:
         return Buttons(client, self.gate, people, self._later)
 
     def _later(self, work: Coroutine[Any, Any, None]) -> object:
-        return self._group.create_task(work)
+        return self._group.create_task(_guarded(work))
+
+
+def _database_files(settings: Settings) -> list[Path]:
+    """Where the database is when it does not lie in the home."""
+    name = make_url(settings.database).database
+    return [Path(name + tail) for tail in ("", "-wal", "-shm")] if name else []
+
+
+async def _guarded(work: Coroutine[Any, Any, None]) -> None:
+    """What is done after a click was answered must not take the daemon down."""
+    try:
+        await work
+    except Exception:
+        log.exception("an answer to a click failed")
 
 
 def _status(link: Link) -> bytes:

@@ -24,6 +24,7 @@ from slack_gate.agents import AGENTS
 from slack_gate.agents.event_json import MAX_EVENT
 from slack_gate.core.answer import Answer, deny
 from slack_gate.core.event import MalformedEvent, NoDecision, ToolEvent
+from slack_gate.daemon.apart import apart
 from slack_gate.daemon.gate import Caller, Gate
 from slack_gate.errors import GateError, SocketError
 
@@ -35,8 +36,13 @@ MAX_PATH = 107  # bytes of a Unix socket's path on Linux
 
 log = structlog.get_logger()
 
+
 # What a client that breaks the protocol, stalls or goes away makes of its own connection.
-_BROKEN = (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, ValueError)
+class _NotAFrame(Exception):
+    """The first bytes are none of ours."""
+
+
+_BROKEN = (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, _NotAFrame)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +174,7 @@ class _Door:
             return 2, answer.reason.encode()
         event = None
         try:
-            event = agent.parse(frame.event)
+            event = await apart(lambda: agent.parse(frame.event), len(frame.event))
             answer = await self._ruling(event, frame.caller, reader)
         except MalformedEvent as error:
             answer = await self._malformed(agent.NAME, str(error))
@@ -179,7 +185,7 @@ class _Door:
             raise
         except Exception as error:
             log.exception("a hook could not be answered")
-            answer = deny(f"slack-gate failed ({type(error).__name__}), so nothing runs. Tell who runs it.")
+            answer = await self._malformed(agent.NAME, f"slack-gate failed ({type(error).__name__}).")
         return agent.render(answer, event)
 
     async def _ruling(self, event: ToolEvent | NoDecision, caller: Caller, reader: asyncio.StreamReader) -> Answer:
@@ -199,7 +205,7 @@ class _Door:
     async def _wait(self, request: str, event: ToolEvent, reader: asyncio.StreamReader) -> Answer:
         """The request's answer, unless the client withdraws (cancelled at once) or vanishes (the grace begins)."""
         answer = asyncio.create_task(self._gate.wait(request, event))
-        word = asyncio.create_task(reader.readline())
+        word = asyncio.create_task(_word(reader))
         try:
             await asyncio.wait({answer, word}, return_when=asyncio.FIRST_COMPLETED)
             if answer.done():
@@ -214,12 +220,22 @@ class _Door:
             await asyncio.gather(answer, word, return_exceptions=True)
 
 
+async def _word(reader: asyncio.StreamReader) -> bytes:
+    """What a waiting client says, a line; nothing when it hung up or says more than any word of ours."""
+    try:
+        return await reader.readline()
+    except ValueError:
+        return b""
+
+
 async def _read_frame(reader: asyncio.StreamReader) -> Frame:
-    """Raises ValueError for anything that is not a frame of ours."""
+    """Raises _NotAFrame for anything that is not a frame of ours."""
     header = HEADER.fullmatch(await reader.readuntil(b"\n"))
     if header is None:
-        raise ValueError("not a slack-gate/1 header")
+        raise _NotAFrame("not a slack-gate/1 header")
     agent, length, nonce, limit, _cwd = header.groups()
     if int(length) > MAX_EVENT:
-        raise ValueError(f"an event of {int(length)} bytes")
-    return Frame(agent.decode(), Caller(nonce.decode(), float(limit)), await reader.readexactly(int(length)))
+        raise _NotAFrame(f"an event of {int(length)} bytes")
+    return Frame(
+        agent.decode(), Caller(nonce.decode(), float(limit), int(length)), await reader.readexactly(int(length))
+    )

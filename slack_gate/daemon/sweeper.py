@@ -6,6 +6,7 @@ import asyncio
 
 import structlog
 
+from slack_gate.core.ports import Store
 from slack_gate.daemon.gate import Gate
 from slack_gate.errors import StoreError
 
@@ -14,11 +15,12 @@ SWEEP_S = 0.5  # how late an end may be noticed, also after the machine was susp
 log = structlog.get_logger()
 
 
-async def sweep(gate: Gate) -> None:
+async def sweep(gate: Gate, store: Store) -> None:
     """Runs until cancelled. A database that is away is tried again: until it is back nothing is allowed anyway."""
     while True:
         try:
             await gate.expire()
+            await store.tidied()
         except StoreError as error:
-            log.error("requests cannot be ended", error=str(error))
+            log.error("ended requests cannot be put away", error=str(error))
         await asyncio.sleep(SWEEP_S)

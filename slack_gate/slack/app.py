@@ -10,6 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
+import aiohttp
 import structlog
 from slack_bolt.async_app import AsyncAck, AsyncApp
 from slack_sdk.errors import SlackApiError
@@ -23,6 +24,9 @@ from slack_gate.slack.cards import DENY_WITH_REASON, REASON_MODAL, notice, reaso
 from slack_gate.slack.people import People
 
 log = structlog.get_logger()
+
+# What a connection that is reset, refused or answered in no JSON raises.
+_AWAY = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
 
 Body = dict[str, Any]
 Later = Callable[[Coroutine[Any, Any, None]], object]
@@ -77,6 +81,9 @@ class Buttons:
             await self._tell(body, str(error))
         except SlackApiError as error:
             await self._tell(body, f"The dialog could not be opened ({error.response['error']}). Press again, or Deny.")
+        except _AWAY as error:
+            log.warning("a dialog could not be opened", error=repr(error))
+            await self._tell(body, "The dialog could not be opened. Press again, or Deny.")
 
     async def _reason_given(self, ack: AsyncAck, body: Body) -> None:
         view = body["view"]
@@ -126,11 +133,13 @@ class Buttons:
         try:
             if url := body.get("response_url"):
                 hook = AsyncWebhookClient(url, timeout=10)
-                await hook.send(text=sentence, blocks=blocks, response_type="ephemeral", replace_original=False)
+                sent = await hook.send(text=sentence, blocks=blocks, response_type="ephemeral", replace_original=False)
+                if sent.status_code != 200:
+                    log.warning("an answer to a click was refused", status=sent.status_code)
             elif channel := (body.get("channel") or {}).get("id"):
                 user = body["user"]["id"]
                 await self._client.chat_postEphemeral(channel=channel, user=user, text=sentence, blocks=blocks)
-        except (SlackApiError, OSError, TimeoutError) as error:
+        except (SlackApiError, *_AWAY) as error:
             log.warning("an answer to a click did not arrive", error=repr(error))
 
 

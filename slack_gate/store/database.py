@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -52,6 +53,26 @@ class Database:
                 f"The database cannot be used: {getattr(error, 'orig', None) or error}.",
                 "Nothing is allowed until it can; free the disk, mend the rights, or restore a backup.",
             ) from error
+
+    async def checkpoint(self) -> bool:
+        """Moves what was committed from the write-ahead file into the database and empties that file.
+
+        Until then the file holds the pages as they were before. False when another process was reading: try again.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._checkpoint)
+
+    def _checkpoint(self) -> bool:
+        if self._connection is None:
+            return True
+        cursor = self._connection.connection.cursor()  # outside a transaction, where alone it works
+        try:
+            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            busy, *_ = cursor.fetchone() or (1,)
+            return not busy
+        except sqlite3.Error as error:
+            raise StoreError(f"The database cannot be tidied: {error}.") from error
+        finally:
+            cursor.close()
 
     def _forget_connection(self) -> None:
         connection, self._connection = self._connection, None

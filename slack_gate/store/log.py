@@ -38,13 +38,13 @@ class Line:
 
 
 def chained(entry: Entry, seq: int, previous: str, now: float) -> Line:
-    """The line for `entry`: every free text masked, the chain's hash over everything else in the line."""
+    """The line for `entry`: every text masked and bounded, the chain's hash over everything else in the line."""
     stamp = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     fields: dict[str, Any] = {"seq": seq, "ts": stamp, **{name: getattr(entry, name) for name in _NAMES}}
     fields |= {"commandId": None, "exitCode": None}
-    for name in ("command", "reason", "cwd"):
-        if fields[name] is not None:
-            fields[name] = mask(_bounded(fields[name]))
+    for name in _NAMES:
+        if isinstance(fields[name], str):
+            fields[name] = _bounded(mask(fields[name]))  # in this order: a cut secret would not be known for one
     fields["prev"] = previous
     fields["hash"] = _hash(fields)
     return Line(seq, json.dumps(fields, ensure_ascii=True), fields["hash"])

@@ -37,6 +37,7 @@ class _Transaction:
     connection: Connection
     now: float
     lines: list[Line] = field(default_factory=list)
+    masked: bool = False
 
     def log(self, entry: Entry) -> None:
         head = log_head(self.connection)
@@ -60,6 +61,7 @@ class Store:
         self.journal = Journal(journal)
         self._clock = clock
         self._repair = repair
+        self._untidy = True  # a run before this one may have left something
         self._written = 0  # the last line known to be in the file; only the database's thread touches it
 
     async def __aenter__(self) -> Self:
@@ -175,6 +177,11 @@ class Store:
         row = await self._run(lambda tx: log_head(tx.connection))
         return None if row is None else (row.seq, row.hash)
 
+    async def tidied(self) -> None:
+        """After a request has ended: no file holds what it masked any more. Cheap when there is nothing to do."""
+        if self._untidy:
+            self._untidy = not await self.database.checkpoint()
+
     async def recorded(self) -> None:
         """Returns when every log line of the database is in the file and synced; raises LogError."""
         await self._run(lambda tx: None, recorded=True)
@@ -190,6 +197,7 @@ class Store:
             return work(opened[-1])
 
         def write_out(_result: T) -> None:
+            self._untidy = self._untidy or opened[-1].masked
             if recorded:
                 self._catch_up()
             elif opened[-1].lines:
@@ -261,6 +269,7 @@ def _end(tx: _Transaction, request: Request, state: State, how: Decision) -> Req
     if row is None:
         return None
     ended = as_request(row)
+    tx.masked = True
     tx.log(_entry(ended, how.by, tx.now, how.user))
     return ended
 

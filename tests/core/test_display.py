@@ -54,6 +54,13 @@ def test_nothing_invisible_is_left(text: str) -> None:
         ("a\u23ceb", "a\\u{23ce}b"),
         ("g\u0131t \u0261it", "g\\u{131}t \\u{261}it"),
         ("na\u00efve \u0142\u00f3d\u017a", "na\u00efve \u0142\u00f3d\u017a"),
+        ("\u2018a\u201d \u2010\u2212n \u2223", "\\u{2018}a\\u{201d} \\u{2010}\\u{2212}n \\u{2223}"),
+        ("a\u2215b\u2044c \ua789 \u02bc", "a\\u{2215}b\\u{2044}c \\u{a789} \\u{2bc}"),
+        ("e\u0301 a\u20dd", "e\\u{301} a\\u{20dd}"),
+        ("\u0441.com", "\\u{441}.com"),
+        ("/\u0441 @\u0441 \u0441/ -\u0441", "/\\u{441} @\\u{441} \\u{441}/ -\\u{441}"),
+        ("\u043e\u043d: \u0434\u0430. \u65e5\u672c\u8a9e", "\u043e\u043d: \u0434\u0430. \u65e5\u672c\u8a9e"),  # prose
+        ("caf\u00e9.fr/\u00fc", "caf\u00e9.fr/\u00fc"),
         ("⟨3 blanks⟩", "\\u{27e8}3 blanks\\u{27e9}"),
         ("\\u{41}", "\\u{5c}u{41}"),
     ],

@@ -16,7 +16,7 @@ from slack_gate.core.event import ToolEvent
 from slack_gate.core.ports import Click
 from slack_gate.core.request import Choice, Decision, Request, State
 from slack_gate.daemon.gate import Caller, Gate, House
-from slack_gate.daemon.own_files import OwnFiles
+from slack_gate.daemon.own_files import OwnFiles, guarded_places
 from slack_gate.store.store import Store
 from slack_gate.store.wakeups import Wakeups
 
@@ -84,7 +84,7 @@ async def desk(
     clock = Clock()
     async with Store(f"sqlite:///{place / 'gate.db'}", place / "gate-log.jsonl", clock) as store:
         house = House("box:/run/gate.sock", "box", ["U0ANA"], "T1", "slack", 300.0, **house_changes)
-        own = OwnFiles([place / "own"])
+        own = OwnFiles([place / "own"], guarded_places(place))
         programs = {name: f"/usr/bin/{name}" for name in ("git", "python3")} | {"sbox": sbox}
         gate = Gate(store, Wakeups(), cage_policy, own, programs, house, clock, _unshowable, changed)
         found = Desk(gate, store, place, clock)

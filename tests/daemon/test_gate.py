@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -336,12 +337,70 @@ async def test_large_and_unreadable_scripts_are_told_apart_too(tmp_path: Path, m
         assert (await d.answer()).ruling is Ruling.DENY
 
 
-async def test_a_script_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "x.sh").mkdir()
-    with monkeypatch.context() as patch:
-        patch.setattr("os.path.isfile", lambda path: str(path).endswith("x.sh"))
-        event = ToolEvent("claude-code", "s", "c", "Bash", {"command": "bash x.sh"}, str(tmp_path))
-        assert dict(scripts_of(event)) == {f"{tmp_path}/x.sh": "unreadable: Is a directory"}
+def _scripts(command: str, place: Path) -> dict[str, str]:
+    return dict(scripts_of(ToolEvent("claude-code", "s", "c", "Bash", {"command": command}, str(place))))
+
+
+def test_a_script_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.sh").touch()
+
+    def refuse(path: str, _flags: int) -> int:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr("slack_gate.daemon.scripts.os.open", refuse)
+    assert _scripts("bash x.sh", tmp_path) == {f"{tmp_path}/x.sh": "unreadable: Permission denied"}
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("make -C sub", ["sub/Makefile"]),
+        ("npm run x", ["package.json"]),
+        ("pytest -q", ["conftest.py"]),
+        ("cd sub && pnpm x", ["sub/package.json", "package.json"]),
+        ("python3 -mrun", ["run/__init__.py"]),
+        ("python3 -m run.inner", ["run/inner.py"]),
+        ("psql -fq.sql", ["q.sql"]),
+        ("node run", ["run/index.js"]),
+        ("bash ~+/q.sql", ["q.sql"]),
+        ("bash ${PWD}/q.sql", ["q.sql"]),
+        ("bash -c 'cd sub; sh \"a b\"'", ["sub/a b"]),
+        ("cat <<E\ndon't\nE\nsh q.s'ql'", ["q.sql"]),
+        ("git apply q.sql", ["q.sql"]),
+        ("git log q.sql", []),
+        ("grep x q.sql | sort", []),
+        ("/bin/sh -c true", []),
+    ],
+)
+def test_what_an_approval_is_bound_to(tmp_path: Path, command: str, names: list[str]) -> None:
+    """`names` and perhaps more of the files that are there; none where `names` is empty."""
+    for name in ("Makefile", "package.json", "conftest.py", "q.sql", "run/inner.py", "run/__init__.py", "run/index.js"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "sub").mkdir()
+    for name in ("Makefile", "package.json", "a b"):
+        (tmp_path / "sub" / name).touch()
+    found = {os.path.relpath(os.path.realpath(path), tmp_path) for path in _scripts(command, tmp_path)}
+    assert found >= set(names)
+    assert bool(found) == bool(names)
+
+
+def test_beyond_a_number_of_bytes_and_files_a_change_is_noticed_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slack_gate.daemon.scripts.MAX_BYTES", 3)
+    monkeypatch.setattr("slack_gate.daemon.scripts.MAX_FILES", 2)
+    for name in "abc":
+        (tmp_path / name).write_text("12")
+    before = _scripts("sh a b c", tmp_path)
+    assert [len(value) == 64 for value in before.values()] == [True, False, True]
+    os.link(tmp_path / "a", tmp_path / "d")
+    assert all(len(value) == 64 for value in _scripts("sh a d", tmp_path).values())  # read once
+    before = _scripts("sh a b c", tmp_path)
+    for name in "abc":
+        (tmp_path / name).write_text("34")
+        assert _scripts("sh a b c", tmp_path) != before
+        before = _scripts("sh a b c", tmp_path)
 
 
 # Own files, and what is not remembered
@@ -366,7 +425,7 @@ async def test_a_search_from_above_is_asked_even_when_the_program_is_remembered(
         await d.answer()
         assert isinstance(await d.gate.submit(d.event("grep -r x lib"), SECOND), Answer)
         request = await d.asked(d.event(f"grep -r xoxb {tmp_path}"))
-        assert "own files" in request.why
+        assert "rests on" in request.why
         assert (await d.click(request, Choice.ALWAYS)).verdict is Verdict.UNREMEMBERABLE
         assert await d.state(request) is State.PENDING
 
@@ -415,7 +474,7 @@ async def test_no_log_no_run_and_service_resumes(tmp_path: Path) -> None:
         assert answer.ruling is Ruling.ALLOW
         d.clock.now += GRACE_S
         await d.gate.expire()  # the request that could not be recorded has nobody waiting
-        assert d.decisions() == ["pending", "approved", "pending", "green", "green", "cancelled"]
+        assert d.decisions() == ["pending", "approved", "refused", "pending", "green", "green", "cancelled"]
         assert verify(journal.open("rb"), await d.store.log_head()) is None
 
 

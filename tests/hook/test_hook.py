@@ -323,6 +323,12 @@ def test_a_directory_may_have_any_name(serve: Serve, agent: Agent, tmp_path: Pat
     assert daemon.frames[0].cwd == odd
 
 
+@pytest.mark.parametrize("name", ["BASH_ENV", "LD_PRELOAD", "LD_AUDIT"])
+def test_an_environment_that_runs_code_of_its_own_is_denied(each: Agent, name: str) -> None:
+    each.env[name] = ":"  # the dynamic linker takes it for an empty list
+    assert f"{name} is set" in each.ask().denied()
+
+
 def test_nothing_the_project_holds_is_loaded(serve: Serve, agent: Agent, tmp_path: Path) -> None:
     for name in ("sitecustomize", "usercustomize", "select", "time", "_socket", "_stat", "json", "slack_gate"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'loaded')!r}, 'w')")

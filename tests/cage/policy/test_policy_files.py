@@ -130,6 +130,34 @@ def test_links_are_followed(house: House) -> None:
     assert {name: house.write(house.repo / name) for name in wanted} == wanted
 
 
+def test_a_path_that_is_another_for_each_process(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the judging process finds below /proc is not what the agent's finds."""
+    monkeypatch.chdir(house.repo)
+    (house.repo / "here").symlink_to("/proc/self/cwd")
+    (house.repo / "root").symlink_to("/proc/self/root")
+    (house.repo / "far").symlink_to("here/../app")
+    fd = os.open(house.repo, os.O_RDONLY)
+    try:
+        paths = [
+            "/proc/self/cwd/new",
+            "/proc/thread-self/cwd/a.txt",
+            f"/proc/{os.getpid()}/cwd/new",
+            f"/proc/self/root{house.repo}/new",
+            f"/proc/self/fd/{fd}/new",
+            f"/dev/fd/{fd}/new",
+            "/dev/stdin",
+            f"/tmp/../proc/self/root{house.repo}/new",
+            f"{house.repo}/here/new",
+            f"{house.repo}/root{house.repo}/new",
+            f"{house.repo}/far/new",
+        ]
+        assert [path for path in paths if os.path.realpath(path).startswith(str(house.repo))][2:] != []
+        assert [path for path in paths if house.write(path) != "gated"] == []
+    finally:
+        os.close(fd)
+    assert "another place for each process" in explain("Write", {"file_path": paths[0]}).rule
+
+
 def test_only_ordinary_files(house: House) -> None:
     os.mkfifo(house.repo / "pipe")
     os.link(house.repo / "a.txt", house.outside / "second-name")

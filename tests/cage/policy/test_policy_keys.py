@@ -87,7 +87,15 @@ KEYS = {  # text: the keys, words joined by a blank
     "sbox ls && ls": ["sbox", "ls"],
     "cd /srv/app && npm test": ["cd /srv/app", "npm test"],
     "flutter analyze": ["flutter analyze"],
-    "mytool sub": ["mytool"],
+    "mytool sub --all": ["mytool sub --all"],
+    "mytool": ["mytool"],
+    "vite build --mode x": ["vite"],
+    "truncate -s 0 a": ["truncate"],
+    "cp a b && mv b c": ["cp", "mv"],
+    "gh repo view a/b": ["gh repo view"],
+    "apt-get update": ["apt-get update"],
+    "cd app": ["cd app"],
+    "LS x": ["LS x"],
 }
 
 
@@ -113,6 +121,18 @@ NO_KEY = {
         foo -c x; tsx x; nodemon x; tmux new x; screen x; script -c x; gdb x; at now; crontab x; rsync a b; scp a b
         nc x 1; socat a b; psql -c x; ip netns exec a b; dart run x; dotnet run; systemd-run x; sqlite3 a; emacs x
         perf stat x; bwrap x; unshare x; cmake -E env x; cmake -P x; gcloud compute ssh x""",
+    "agents and the gate": """slack-gate; slack-gate rules; slack-gate status; slack_gate x; /usr/bin/slack-gate rules
+        claude; claude --version; claude-code; codex exec x; gemini x; cursor; cursor-agent x; copilot; opencode; aider
+        amp; goose x; Claude x; gh copilot suggest x; gh agent-task create x""",
+    "programs nothing is known of, with what could be run": """newtool ./x; newtool /usr/bin/ls; newtool x.sh
+        newtool ls; newtool bash; newtool npm test; newtool make; newtool python3; newtool claude; newtool a=b
+        newtool --with=x; newtool 'a b'; newtool host:x; newtool a@b; newtool one two three four five six seven
+        newtool sudo x; newtool -x vim; newtool rm x; newtool bash5; newtool ansible-doc x; newtool ../x""",
+    "upwards": "cd ..; cd ../x; cd a/../..; cd a/..; cd /srv/..; cd ../../; cd ./..",
+    "a way through /proc": """python3 /proc/self/cwd/a.py; /proc/self/cwd/newtool; /proc/self/exe x
+        python3 /dev/fd/3""",
+    "more options that carry": """apt-get update -o APT::Update::Pre-Invoke::=x; apt update --option=x
+        apt-get install -c x y; gh repo clone a/b -- -u x; gh pr checkout 3""",
     "builtins that change what follows": """export A=b; declare -x A=b; typeset A; readonly A=b; set -e; unset A
         alias a=b; source x; . x; eval x; trap x EXIT; hash -p a b; enable -f a b; local a; pushd x; let a=1; read a
         mapfile a; test -v x; ulimit x; umask 0; shopt -s x; printf -v a b; exit 1; cd; cd -; cd -P x; cd a b; fc x
@@ -188,6 +208,11 @@ def test_no_key_for_text_that_is_not_one_line_of_words(text: str) -> None:
         (("make", "a"), "make a b"),
         (("ls",), "/bin/ls"),
         (("ls",), "LS"),
+        (("git", "push"), "GIT push"),
+        (("mytool",), "mytool x"),
+        (("mytool", "x"), "mytool"),
+        (("mytool", "x"), "mytool x y"),
+        (("chronic",), "chronic x"),
         (("rm",), "rm x"),
         (("bash",), "bash"),
         ((), "ls"),
@@ -200,6 +225,14 @@ def test_no_key_for_text_that_is_not_one_line_of_words(text: str) -> None:
 def test_a_key_covers_nothing_else(key: tuple[str, ...], text: str) -> None:
     (segment,) = read(text) or ()
     assert not covers(key, segment.argv)
+
+
+def test_the_scripts_a_link_in_the_zone_leads_to(house: House) -> None:
+    (house.outside / "a.py").write_text("")
+    (house.projects / "a.py").symlink_to(house.outside / "a.py")
+    (house.outside / "b.py").symlink_to(house.projects / "a.py")
+    found = [keys(f"python3 {house.outside}/{name}") for name in ("a.py", "b.py")]
+    assert found == [[("python3", f"{house.outside}/a.py")], []]
 
 
 def test_a_key_covers_no_empty_words() -> None:

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from cage.cage_policy import Search
+
 from .conftest import SYSTEM_PATH, House, git, make_repository
 
 COMMANDS = [  # every kind of green git, with options that make it look at more
@@ -608,13 +610,33 @@ def test_a_separate_git_directory(house: House) -> None:
     assert house.bash("git status") == "gated"
 
 
+class Counting:
+    """What the search of each call spends."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.directories = 0
+        spend = Search.spend
+
+        def count(search: Search, directories: int, where: str) -> None:
+            self.directories += directories
+            spend(search, directories, where)
+
+        monkeypatch.setattr(Search, "spend", count)
+
+
 def test_too_many_modules_are_asked(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in "abc":
         (house.repo / ".git" / "modules" / name).mkdir(parents=True)
     assert house.bash("git add .") == "green"
-    monkeypatch.setattr("cage.cage_policy._MAX_DIRECTORIES", 3)
-    shutil.rmtree(house.repo / "d")
-    shutil.rmtree(house.repo / ".git" / "logs")
+    spent = Counting(monkeypatch)
+    assert house.bash("git add .") == "green"
+    shutil.rmtree(house.repo / ".git" / "modules")
+    before, spent.directories = spent.directories, 0
+    assert house.bash("git add .") == "green"
+    assert before - spent.directories == len("abc")
+    monkeypatch.setattr("cage.cage_policy._MAX_DIRECTORIES", spent.directories)
+    assert house.bash("git add .") == "green"
+    (house.repo / ".git" / "modules" / "a").mkdir(parents=True)
     assert house.bash("git add .") == "gated"
 
 
@@ -895,9 +917,65 @@ def test_where_git_may_work(house: House) -> None:
 
 
 def test_too_much_to_look_through_is_asked(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cage.cage_policy._MAX_DIRECTORIES", 2)
+    monkeypatch.setattr("cage.cage_policy._MAX_DIRECTORIES", 12)
     assert house.bash("git status") == "green"
     assert house.bash("git add .") == "gated"
+
+
+def test_a_line_has_one_allowance(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each repository of a nested dozen looks through all below it."""
+    inner = [make_repository(house.repo / f"r{number}") for number in range(3)]
+    spent = Counting(monkeypatch)
+    assert house.bash("git add .") == "green"
+    monkeypatch.setattr("cage.cage_policy._MAX_DIRECTORIES", spent.directories + 12)
+    line = " && ".join(["git add .", *(f"git -C {repo} add ." for repo in inner)])
+    assert (house.bash("git add ."), house.bash(line)) == ("green", "gated")
+    assert "too much" in house.why(line).rule
+
+
+def test_a_large_index_counts(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = house.repo / ".git" / "index"
+    index.write_bytes(b"DIRC\0\0\0\2" + bytes(8 << 16))
+    monkeypatch.setattr("cage.cage_policy._MAX_DIRECTORIES", 17)
+    assert house.bash("git status") == "gated"
+    monkeypatch.setattr("cage.cage_policy._MAX_DIRECTORIES", 18)
+    assert house.bash("git status") == "green"
+
+
+def test_a_way_through_proc_is_asked(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be judged from the directory where the judging process happens to be."""
+    monkeypatch.chdir(house.repo)
+    (house.outside / "here").symlink_to("/proc/self/cwd")
+    (house.projects / "here").symlink_to(house.outside / "here")
+    for where in ("/proc/self/cwd", "/proc/thread-self/cwd/d/..", str(house.outside / "here"), "~/projects/here"):
+        assert house.bash(f"git -C {where} status", house.outside) == "gated"
+        assert house.bash(f"git commit -F {where}/a.txt") == "gated"
+    assert house.bash("git status", Path("/proc/self/cwd")) == "gated"
+    assert house.bash("git commit -F a.txt") == "green"
+    (house.repo / ".git").rename(house.projects / "store")
+    (house.repo / ".git").write_text("gitdir: ../store\n")
+    assert house.bash("git status") == "green"
+    (house.repo / ".git").write_text("gitdir: /proc/self/cwd/../store\n")
+    assert house.bash("git status") == "gated"
+
+
+def test_a_way_through_the_zone_is_as_good_as_one_into_it(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a link in the zone leads is chosen by caged code, wherever it leads now."""
+    (house.outside / "tool").write_text("")
+    (house.projects / "tool").symlink_to(house.outside / "tool")
+    (house.home / ".gitconfig").write_text(f"[credential]\n\thelper = {house.projects}/tool\n")
+    assert house.bash("git status") == "gated"
+    (house.home / ".gitconfig").unlink()
+    assert house.bash("git status") == "green"
+    (house.outside / "config").write_text("[credential]\n\thelper = store\n")
+    (house.projects / "config").symlink_to(house.outside / "config")
+    (house.home / ".gitconfig").symlink_to(house.projects / "config")
+    assert house.bash("git status") == "gated"
+    (house.home / ".gitconfig").unlink()
+    (house.home / "bin").mkdir()
+    (house.home / "bin" / "git").symlink_to(house.projects / "tool")
+    monkeypatch.setenv("PATH", f"{house.home}/bin:/usr/bin:/bin")
+    assert house.bash("git status") == "gated"
 
 
 def test_what_runs_in_the_cage_first_can_plant(house: House) -> None:

@@ -61,7 +61,7 @@ WORK = {
         "import socket,tempfile; p=tempfile.mkdtemp()+'/s'; s=socket.socket(socket.AF_UNIX); s.bind(p); s.listen(); socket.socket(socket.AF_UNIX).connect(p)"
     ),
     "list network interfaces": py("import socket; assert 'lo' in dict(map(reversed,socket.if_nameindex()))"),
-    "look up localhost": py("import socket; assert socket.gethostbyname('localhost')=='127.0.0.1'"),
+    "look up localhost, where the system knows it": "! grep -qs localhost /etc/hosts || " + py("import socket; assert socket.gethostbyname('localhost')=='127.0.0.1'"),
     "use a FIFO": "mkfifo p && { echo x >p & } && grep -q x p",
     "lock a file": "exec 7>l && flock 7",
     "map a file": py("import mmap; f=open('m','w+b'); f.truncate(4096); mmap.mmap(f.fileno(),0)[0:1]=b'x'"),
@@ -285,6 +285,9 @@ def test_a_directory_of_another_owner_is_left_alone(world: World) -> None:
     place = Path(tempfile.mkdtemp(dir="/tmp"))
     try:
         subprocess.run(["git", "init", "-q", place / "repo"], check=True)
+        if world.uid == os.geteuid() == 0:
+            os.chown(place, 1, 1)
+            os.chown(place / "repo", 1, 1)
         (place / "repo/README").write_text("read me\n")
         place.chmod(0o755)
         before = [(p.name, p.stat().st_mode, p.stat().st_mtime_ns) for p in [place, *sorted(place.rglob("*"))]]

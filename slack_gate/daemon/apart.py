@@ -1,0 +1,30 @@
+"""What an agent sent must not stall everybody else: large events are judged in a thread, and not for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from slack_gate.core.event import MalformedEvent
+
+SMALL = 16 * 1024  # bytes of an event that is judged at once: a hop to a thread costs more than that
+LIMIT_S = 10.0  # the thread goes on to its own bounds; the answer does not wait for it
+
+T = TypeVar("T")
+
+
+async def apart(work: Callable[[], T], size: int) -> T:
+    """The result of `work` for an event of `size` bytes. Raises MalformedEvent when it takes too long."""
+    if size <= SMALL:
+        return work()
+    return await in_thread(work)
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """As `apart`, for work whose cost does not show in the event's size (files that it names)."""
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            return await asyncio.to_thread(work)
+    except TimeoutError as error:
+        raise MalformedEvent(f"The call could not be judged in {LIMIT_S:.0f} s.") from error

@@ -1,0 +1,375 @@
+"""A file below .claude can switch the gate off in the middle of a session: the cage can neither make nor change one.
+
+Where there is none, an empty directory is held in its place while a cage runs. These are the attacks on that, and what it
+must not cost: no litter, and nothing seen by git.
+"""
+# ruff: noqa: E501  a row of a table is one line
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cage.sbox.test_attacks import git_outside, py, refused
+from tests.cage.sbox.world import World, listening
+
+# $1 is the directory that gets a .claude/settings.json.
+PLANTS = {
+    "make it": 'mkdir -p "$1/.claude"; echo x >"$1/.claude/settings.json"',
+    "make it after removal": 'rm -rf "$1/.claude"; mkdir "$1/.claude"; echo x >"$1/.claude/settings.local.json"',
+    "make it after a change of modes": 'chmod 755 "$1" "$1/.claude"; mkdir -p "$1/.claude"; echo x >"$1/.claude/settings.json"',
+    "rename one to it": 'mkdir "$1/x"; echo x >"$1/x/settings.json"; mv -T "$1/x" "$1/.claude"',
+    "exchange it": 'mkdir -p "$1/x" "$1/.claude"; echo x >"$1/x/settings.json"; ' + py("import ctypes,sys; a=sys.argv[1].encode(); sys.exit(ctypes.CDLL(None).renameat2(-100,a+b'/x',-100,a+b'/.claude',2)!=0)"),
+    "link to one": 'mkdir "$1/y"; echo x >"$1/y/settings.json"; mv "$1/.claude" "$1/z" 2>/dev/null; ln -sT y "$1/.claude"',
+    "rename what is above": 'mv "$1" "$1.old" && mkdir -p "$1/.claude" && echo x >"$1/.claude/settings.json"',
+}  # fmt: skip
+# Where the cage runs, and which directory is attacked; `repo` holds a repository, `top` lies in /tmp outside the home.
+PLACES = {
+    "the working directory": ("projects/plain", "projects/plain"),
+    "one above it": ("projects/plain/a/b/c/d/e", "projects/plain/a"),
+    "the project of a deep one": ("projects/plain/a/b/c/d/e", "projects/plain"),
+    "another project": ("projects/other", "projects/plain"),
+    "another project, from /tmp": ("../shared", "projects/plain"),
+    "a hidden project": ("projects/other", "projects/.plain"),
+    "a repository": ("projects/other", "projects/repo"),
+    "a repository deeper down": ("projects/other", "projects/plain/repo"),
+    "a directory in /tmp": ("../shared/deep", "../shared"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def places(world: World) -> Iterator[World]:
+    for name in ("plain/a/b/c/d/e", ".plain", "other", "repo/.git/hooks", "plain/repo/.git/hooks", "../../shared/deep"):
+        (world.projects / name).mkdir(parents=True)
+    for name in ("repo", "plain/repo"):
+        subprocess.run(["git", "init", "-q", world.projects / name], check=True)
+    (world.projects / "plain/file").write_text("x")
+    world.give(world.projects)
+    world.give(world.top / "shared")
+    yield world
+    for left in world.top.glob("shared*"):
+        shutil.rmtree(left)
+    (world.top / "shared").mkdir()
+    world.give(world.top / "shared")
+
+
+def unplanted(world: World, plant: str, directory: Path, where: Path) -> None:
+    """What counts is what programs outside see: nothing after the cage, the settings after the same without a cage."""
+    argv = ["/bin/bash", "-c", plant, "plant", str(directory)]
+    assert world.caged(*argv, cwd=where).returncode != 125
+    assert not list(directory.glob(".claude/settings*"))
+    if world.sbox.name == "script":
+        world.bare(*argv, cwd=where)
+        assert list(directory.glob(".claude/settings*")), "this plant proves nothing"
+
+
+def placeholders(world: World) -> list[Path]:
+    return [
+        path
+        for place in (world.projects, world.top / "shared", world.top)
+        for path in ([place / ".claude"] if place == world.top else place.rglob(".claude"))
+        if path.exists()
+    ]
+
+
+EVERYWHERE = ("make it", "rename what is above")
+CASES = [
+    (plant, place)
+    for plant in PLANTS
+    for place in PLACES
+    if plant in EVERYWHERE or place in ("the working directory", "a repository deeper down")
+]
+
+
+@pytest.mark.parametrize("plant,place", CASES)
+def test_no_settings_of_an_agent_are_made(places: World, plant: str, place: str) -> None:
+    where, victim = PLACES[place]
+    unplanted(places, PLANTS[plant], (places.home / victim).resolve(), places.home / where)
+
+
+@pytest.mark.parametrize("name", ["settings.json", "settings.local.json"])
+def test_the_zone_itself_gets_no_settings(world: World, name: str) -> None:
+    refused(world, 'mkdir -p .claude; echo x >".claude/$1"', name)
+
+
+def test_settings_that_are_there_stay_and_are_readable(places: World) -> None:
+    path = places.projects / "plain/.claude/settings.json"
+    path.parent.mkdir()
+    path.write_text("mine\n")
+    places.give(path.parent)
+    assert places.caged("cat", str(path)).stdout == "mine\n"
+    assert places.caged("bash", "-c", f"echo x >{path}; rm {path}; mv {path.parent} {path.parent}2").returncode
+    assert path.read_text() == "mine\n"
+
+
+def test_a_linked_settings_file_cannot_be_changed_where_it_lies(places: World) -> None:
+    target = places.projects / "other/shared.json"
+    target.write_text("mine\n")
+    (places.projects / "plain/.claude").mkdir()
+    (places.projects / "plain/.claude/settings.json").symlink_to("../../other/shared.json")
+    places.give(places.projects)
+    refused(places, 'echo x >"$1" || { rm "$1" && echo x >"$1"; }', str(target))
+
+
+def test_a_link_as_settings_directory_holds_or_stops_the_cage(places: World) -> None:
+    (places.projects / "other/dot").mkdir()
+    link = places.projects / "plain/.claude"
+    link.symlink_to("../other/dot")
+    places.give(places.projects / "other")
+    attacks = (
+        'echo x >"$1/settings.json"', 'rm "$1" && mkdir "$1"', 'mv "$1" "$1.old"', 'ln -sfn /etc "$1"',
+        'mv "$2/dot" "$2/dot2"', 'mv "$2" "$2.old"',
+    )  # fmt: skip
+    for attack in attacks:
+        done = places.caged("bash", "-c", attack, "x", str(link), str(places.projects / "other"))
+        if places.sbox.name == "script":
+            assert done.returncode == 125 and "is a link" in done.stderr
+        assert done.returncode != 0, attack
+    assert os.readlink(link) == "../other/dot" and not list((places.projects / "other/dot").iterdir())
+
+
+def test_a_link_to_nowhere_stops_the_cage(places: World) -> None:
+    (places.projects / "plain/.claude").symlink_to("later")
+    done = places.caged("touch", "marker")
+    assert done.returncode == 125 and "is a link" in done.stderr and not (places.projects / "marker").exists()
+    assert not placeholders(places)
+
+
+def test_a_directory_that_its_owner_closed(places: World) -> None:
+    directory = places.projects / "plain"
+    directory.chmod(0o555)
+    try:
+        unplanted(places, f'chmod 755 "$1" && {PLANTS["make it"]}', directory, directory)
+        assert places.sbox.name == "script" or not placeholders(places)
+    finally:
+        directory.chmod(0o755)
+
+
+def test_git_does_not_see_what_is_held(world: World) -> None:
+    repository = world.repository("seen")
+    assert world.caged("git", "status", "--porcelain", cwd=repository).stdout == ""
+    with running(world, repository, "true") as cage:
+        assert (repository / ".claude").is_dir()
+        assert world.bare("git", "status", "--porcelain", "--ignored", cwd=repository).stdout == ""
+        finish(cage)
+
+
+def running(world: World, where: Path, code: str) -> subprocess.Popen[str]:
+    """A cage that has started, says `up`, waits for a line and then runs `code`."""
+    process = world.start(
+        [str(world.sbox), "bash", "-c", f"echo up; read -r line; {code}"], cwd=where, stdin=subprocess.PIPE
+    )
+    assert process.stdout and process.stdout.readline() == "up\n", process.stderr and process.stderr.read()
+    return process
+
+
+def finish(cage: subprocess.Popen[str]) -> tuple[str, str]:
+    return cage.communicate("go\n", 20)
+
+
+def test_no_descriptor_of_a_placeholder_leads_in(places: World) -> None:
+    shown = places.caged("bash", "-c", "echo /proc/self/fd/* /proc/1/fd/*").stdout.split()
+    leading = [fd for fd in shown if fd.startswith("/proc/self")]
+    assert len(leading) <= 4, shown  # three streams, and the directory that the shell reads
+    links = places.caged("bash", "-c", "readlink /proc/*/fd/*").stdout
+    assert ".claude" not in links
+
+
+@pytest.mark.parametrize("command", [["true"], ["false"], ["no-such-program"], ["/etc"], ["sh", "-c", "kill -KILL $$"]])
+def test_nothing_is_left(places: World, command: list[str]) -> None:
+    places.caged(*command, cwd=places.projects / "plain/a/b")
+    assert not placeholders(places)
+
+
+def test_nothing_is_left_where_no_cage_starts(places: World) -> None:
+    fake = places.outside / "bwrap"
+    fake.write_text("#!/bin/sh\nexit 1\n")
+    fake.chmod(0o755)
+    place = ["bwrap", "--dev-bind", "/", "/", "--bind", str(fake), "/usr/bin/bwrap", "--"]
+    assert places.bare(*place, str(places.sbox), "true").returncode == 125
+    assert not placeholders(places)
+
+
+@pytest.mark.parametrize("name", ["TERM", "HUP", "INT"])
+def test_nothing_is_left_by_a_signal(places: World, name: str) -> None:
+    with running(places, places.projects / "plain", "true") as cage:
+        assert len(placeholders(places)) > 4
+        cage.send_signal(signal.Signals[f"SIG{name}"])
+        cage.communicate(timeout=20)
+    assert not placeholders(places)
+
+
+def test_nothing_is_left_when_the_caller_is_killed(places: World) -> None:
+    argv = ["bash", "-c", '"$0" bash -c "echo up; sleep 60" & wait', str(places.sbox)]
+    with places.start(argv, cwd=places.projects / "plain") as caller:
+        assert caller.stdout and caller.stdout.readline() == "up\n"
+        assert placeholders(places)
+        caller.kill()
+        caller.communicate(timeout=20)  # ends when sbox, which holds its output, has ended
+    assert not placeholders(places)
+
+
+def test_what_a_killed_run_left_is_taken_over(places: World) -> None:
+    with running(places, places.projects / "plain", "true") as cage:
+        cage.kill()
+        cage.communicate(timeout=20)
+    assert placeholders(places)
+    unplanted(places, PLANTS["make it"], places.projects / "plain", places.projects / "plain")
+    if places.sbox.name == "script":
+        shutil.rmtree(places.projects / "plain/.claude")  # what the attack made outside
+    assert not placeholders(places)
+
+
+def test_an_empty_directory_of_its_owner_stays(places: World) -> None:
+    (places.projects / "plain/.claude").mkdir()
+    places.give(places.projects / "plain/.claude")
+    refused(
+        places, 'echo x >"$1/.claude/settings.json" && rm "$1/.claude/settings.json"', str(places.projects / "plain")
+    )
+    assert placeholders(places) == [places.projects / "plain/.claude"]
+
+
+def test_what_is_written_outside_meanwhile_stays(places: World) -> None:
+    path = places.projects / "plain/.claude/settings.json"
+    with running(places, places.projects / "plain", "echo x >.claude/settings.json") as cage:
+        path.write_text("mine\n")
+        finish(cage)
+    assert cage.returncode and path.read_text() == "mine\n"
+
+
+def test_a_placeholder_that_someone_holds_is_not_removed(places: World) -> None:
+    """Removing it would undo the mount in the cage of whoever holds it."""
+    path = places.projects / "plain/.claude"
+    with running(places, places.projects / "plain", "true") as cage:
+        holder = places.start(["flock", "-s", str(path), "sh", "-c", "echo up; read -r x"], stdin=subprocess.PIPE)
+        assert holder.stdout and holder.stdout.readline() == "up\n"
+        finish(cage)
+    assert placeholders(places) == [path]
+    holder.communicate("go\n", 20)
+    places.caged("true")
+    assert not placeholders(places)
+
+
+def test_many_cages_at_once_hold_what_one_of_them_relies_on(places: World) -> None:
+    directory = places.projects / "plain"
+    with running(places, directory, PLANTS["make it"].replace("$1", ".")) as first:
+        cages = [places.start([str(places.sbox), "true"], cwd=directory) for _ in range(50)]
+        assert [(cage.communicate(timeout=60)[0], cage.returncode) for cage in cages] == [("", 0)] * 50
+        assert finish(first)[0] == "" and first.returncode == 1
+    assert not placeholders(places)
+
+
+@pytest.mark.parametrize("way", ["relative", "absolute"])
+def test_a_repository_whose_git_directory_is_a_link(world: World, way: str) -> None:
+    repository, mark = world.repository("linked"), world.top / "shared/mark"
+    real = world.projects / "elsewhere/git"
+    real.parent.mkdir()
+    world.give(real.parent)
+    target = "../elsewhere/git" if way == "relative" else str(real)
+    assert world.bare("bash", "-ec", 'mv .git "$0"; ln -s "$1" .git', str(real), target, cwd=repository).returncode == 0
+    monitor = 'printf "[core]\\n\\tfsmonitor = \\"echo x >%s; true\\"\\n" "$1"'
+    attacks = [
+        f"{monitor} >>.git/config",
+        f'{monitor} >>"$2/config"',
+        f'mv "$2" "$2.old"; cp -r "$2.old" "$2"; {monitor} >>"$2/config"',
+        f'cp -r "$2" evil; {monitor} >>evil/config; ln -sfn evil .git',
+    ]
+    for attack in attacks:
+        for where in (repository, world.projects):
+            code = f'cd "$3"; {attack}'
+            done = world.caged("bash", "-c", code, "x", str(mark), str(real), str(repository), cwd=where)
+            if world.sbox.name == "script" and "ln -sfn" in attack:  # the script cannot hold a link in place
+                assert f"{repository}" in done.stderr and "look before" in done.stderr
+                return
+            git_outside(world, repository)
+            assert not mark.exists(), attack
+
+
+@pytest.mark.parametrize("way", ["relative", "absolute"])
+def test_a_link_below_the_git_directory(world: World, way: str) -> None:
+    repository = world.repository("hooked")
+    target = "../tracked" if way == "relative" else str(repository / "tracked")
+    prepare = 'rm -rf .git/hooks; mkdir tracked; ln -s "$0" .git/hooks'
+    assert world.bare("bash", "-ec", prepare, target, cwd=repository).returncode == 0
+    for attack in ("echo x >.git/hooks/post-commit", "echo x >tracked/post-commit", "mv tracked t2"):
+        assert world.caged("bash", "-c", attack, cwd=repository).returncode == 1, attack
+    done = world.caged("bash", "-c", "mkdir evil; rm .git/hooks; ln -s ../evil .git/hooks", cwd=repository)
+    if world.sbox.name == "script":
+        assert "hooks was changed in the cage" in done.stderr
+    else:
+        assert done.returncode == 1 and os.readlink(repository / ".git/hooks") == target
+
+
+def test_a_socket_that_goes_away_leaves_no_file(world: World) -> None:
+    """It is there when sbox looks, and gone when bubblewrap comes to cover it."""
+    directory = Path(tempfile.mkdtemp(dir=world.top))
+    world.give(directory)
+    path, real, fake = directory / "gate.sock", world.outside / "real-bwrap", world.outside / "bwrap"
+    shutil.copy("/usr/bin/bwrap", real)
+    fake.write_text(f'#!/bin/sh\n[ -S "{path}" ] && rm -f "{path}"\nexec "{real}" "$@"\n')
+    for file in (real, fake):
+        file.chmod(0o755)
+    place = ["bwrap", "--dev-bind", "/", "/", "--bind", str(fake), "/usr/bin/bwrap", "--"]
+    with listening(world, path):
+        if world.uid != os.geteuid():
+            os.chown(path, world.uid, world.uid)
+        done = world.bare(*place, str(world.sbox), "echo", "ran")
+        left = [(entry.name, entry.is_socket()) for entry in directory.iterdir()]
+        path.touch()  # `listening` removes it
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "") and left == []
+
+
+def test_a_parked_directory_that_holds_something_is_not_used(places: World) -> None:
+    """An older cage, which could write there when it was in its place, may still have it open."""
+    where = places.projects / "plain"
+    assert places.caged("true", cwd=where).returncode == 0
+    yard = places.home / ".local/state/sbox/yard"
+    if places.sbox.name == "script":
+        assert not yard.exists()
+        return
+    parked = list(yard.iterdir())
+    assert parked
+    for directory in parked:
+        (directory / "settings.json").write_text("planted")
+    try:
+        shown = places.caged("bash", "-c", "cat .claude/settings.json; ls ../*/.claude", cwd=where)
+        assert "planted" not in shown.stdout and "settings.json" not in shown.stdout
+        with running(places, where, "true") as cage:
+            assert len(placeholders(places)) > 4 and not list(places.projects.rglob("settings.json"))
+            finish(cage)
+        assert not placeholders(places)
+    finally:
+        for directory in parked:
+            shutil.rmtree(directory)
+
+
+def test_each_directory_is_parked_for_its_own_place(places: World) -> None:
+    one, two = places.projects / "plain", places.projects / "other"
+    seen = []
+    for _ in range(2):
+        with running(places, one, "true") as cage:
+            seen.append(((one / ".claude").stat().st_ino, (two / ".claude").stat().st_ino))
+            finish(cage)
+        one.rename(places.projects / "x")
+        two.rename(one)
+        (places.projects / "x").rename(two)
+    if places.sbox.name == "program":
+        assert seen[0] == seen[1][::-1]
+    assert seen[0][0] != seen[1][0] or places.sbox.name == "script"
+
+
+def test_more_projects_than_descriptors(world: World) -> None:
+    for number in range(300):
+        (world.projects / str(number)).mkdir()
+    world.give(world.projects)
+    code = 'ulimit -Sn 256; exec "$0" bash -c "ulimit -Sn; echo x >299/.claude/settings.json"'
+    done = world.bare("bash", "-c", code, str(world.sbox), timeout=60)
+    assert (done.returncode, done.stdout) == (1, "256\n"), done
+    assert not placeholders(world)
