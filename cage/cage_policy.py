@@ -1536,6 +1536,8 @@ fd fdfind | 1 | | -x -X --exec --exec-batch
 sort | 1 | | -o --output -T --compress-program --files0-from
 rg | 1 | | --pre --hostname-bin --search-zip -z
 ss | 1 | | -D -K --diag --kill
+cp | 1 | | -r -R -a -t --recursive --archive --target-directory
+mv ln | 1 | | -t --target-directory
 curl | 1 | | -K --config
 wget | 1 | | -e --execute --config --use-askpass
 date | 1 | | -s --set
@@ -1855,6 +1857,16 @@ def works_caged(line: Iterable[tuple[str, ...]], cwd: str) -> bool:
         return moving < 2 and _is_same_in_cage(place) and all(_works_caged(call, own, place, here) for call in calls)
     except (_Gated, OSError, ValueError):
         return False
+
+
+def brings_files(line: Iterable[tuple[str, ...]]) -> bool:
+    """Does a git command of this line write files of another commit, among them what agents and editors trust?"""
+    for argv in line:
+        if argv[0] == "git":
+            call = parse_git(argv)
+            if call.table is _MOVING or call.sub == "pull":
+                return True
+    return False
 
 
 def in_cage(directory: str) -> bool:

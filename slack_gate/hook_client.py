@@ -12,7 +12,14 @@ AGENTS_TO_COME = (
 )
 USAGE = "Usage: hook.py AGENT [--socket PATH] [--limit SECONDS] [--unreachable deny|ask]"
 
-UNSAFE = (b"BASH_ENV", b"LD_PRELOAD", b"LD_AUDIT")
+# What a project can set for its agent that runs code of the project in every shell, or in every git.
+UNSAFE = (
+    *(b"BASH_ENV", b"SHELLOPTS", b"BASHOPTS", b"PS4", b"LD_PRELOAD", b"LD_AUDIT"),
+    *(b"GIT_SSH", b"GIT_SSH_COMMAND", b"GIT_PROXY_COMMAND", b"GIT_EXTERNAL_DIFF", b"GIT_EXEC_PATH"),
+    *(b"GIT_TEMPLATE_DIR", b"GIT_CONFIG_COUNT", b"GIT_CONFIG_PARAMETERS", b"GIT_CONFIG_GLOBAL", b"GIT_CONFIG_SYSTEM"),
+    *(b"GIT_DIR", b"GIT_WORK_TREE"),
+)
+UNSAFE_FUNCTIONS = b"BASH_FUNC_"
 
 WAIT = 300  # seconds a person has, unless SLACK_GATE_WAIT or GATE_WAIT says otherwise
 GRACE = 30  # seconds more than that, so that the daemon's own expiry is heard
@@ -73,9 +80,10 @@ def verdict(decision: str, reason: str) -> bytes:
 
 def check_environment() -> None:
     """Deny where what the caller set would run code of its own around every command, ours and green ones too."""
-    for name in UNSAFE:
+    functions = [name for name in posix.environ if name.startswith(UNSAFE_FUNCTIONS)]
+    for name in (*UNSAFE, *functions):
         if posix.environ.get(name):
-            what = f"{name.decode()} is set, so other code runs before each command"
+            what = f"{name.decode(errors='replace')} is set, so code of its own could run in each command"
             raise Deny(what, "Tell the user: a project's settings may have set it; without it the call is judged.")
 
 

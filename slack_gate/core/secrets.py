@@ -12,7 +12,7 @@ from typing import Any
 
 # The closed class of what a mark may stand for: no blank, quote, separator, expansion or escape, so that a mask
 # swallows no command and no quote changes its meaning. Neither a mark: masking twice changes nothing.
-_CLOSED = r"\s'\"`;|&<>()$\\"
+_CLOSED = r"\s'\"`;|&<>(){},$\\@"
 # What begins otherwise is an option, a file to read (`@`), a program (`!`), a comment, an operator or a place.
 # (Only single characters are repeated possessively: of groups, Python before 3.11.5 makes false matches.)
 _VALUE = rf"(?P<value>(?!\[masked |--)(?=[^{_CLOSED}!@#=~.])[^{_CLOSED}\[]*+(?:\[(?!masked )[^{_CLOSED}\[]*+)*)"
@@ -26,14 +26,14 @@ _FORMS = (
     r"(?:xox[a-z]-|xapp-|gh[opsur]_|github_pat_|glpat-)[\w-]{8,}",
     r"(?:sk-(?=[A-Za-z_-]{0,40}\d)|[sr]k_live_|pypi-AgE|AIza)[\w-]{16,}",
     r"(?:npm_|hf_|AKIA|ASIA)[A-Za-z0-9]{16,}",
-    r"eyJ[\w-]{8,}(?:\.[\w-]+){0,4}",
+    r"eyJ[\w-]{4,}\.eyJ[\w-]{4,}\.[\w-]+",
 )
 
 # Where blanks part name and value they may be two shell words, and the second a command: `x=token: reboot`,
 # `TOKEN= reboot`, `> --password reboot`. So such values are masked only where the words before leave no doubt.
 _SCHEME = r"(?:(?i:bearer|basic|token)[ \t]++)?(?!(?i:bearer|basic|token)[ \t])"
 _PATTERNS = (
-    re.compile(rf"(?<![A-Za-z0-9])(?P<value>{'|'.join(_FORMS)})"),
+    re.compile(rf"(?<![A-Za-z0-9/@])(?P<value>{'|'.join(_FORMS)})"),
     # NAME=value; what has no value is taken up too, or hostile texts would cost their square.
     re.compile(rf"(?P<name>{_NAME}[\w.-]*+)(?:[\"']?=[\"']?{_VALUE})?"),
     # A line that begins `name: value`, `"name": "value"`, `name = value` or `Authorization: Bearer value`.
@@ -46,7 +46,7 @@ _PATTERNS = (
     re.compile(rf"(?P<q>\\?[\"'])(?P<name>[\w.-]++)(?P=q):[ \t]++(?P=q){_SCHEME}{_VALUE}(?P=q)[,}}\]]"),
     re.compile(rf"[{{,](?P<q>\\?[\"'])(?P<name>[\w.-]++)(?P=q):(?P=q){_VALUE}"),  # {"name":"value"}
     re.compile(rf"(?<=[^\s<>&\\])(?:[ \t]|\\\n)+--(?:{_OPTIONS}){_SPACED}[\"']?{_VALUE}"),
-    re.compile(rf"(?<=://)[^\s:/@'\"]{{0,256}}+:(?P<value>[^{_CLOSED}\[/@]++)@"),
+    re.compile(rf"(?<=://)[^\s:/@?#'\"]{{0,256}}+:(?P<value>[^{_CLOSED}\[/?#]++)@"),
 )
 # A key's lines of base64. Shorter ones could be commands.
 _KEY_LINE = r"(?:\s|\\[nr])+(?P<line>[A-Za-z0-9+/]{40,}={0,2})"

@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from cage import cage_policy
 from slack_gate.core import cage_first, rules
 from slack_gate.core.answer import Answer, Ruling, deny, settled
 from slack_gate.core.caged import caged_git
@@ -114,6 +115,8 @@ class Gate:
         if (caged := await apart(lambda: self._caged_git(event), caller.size)) is not None:
             await self._store.answered(self._entry(event, "green", "policy", "in the cage"))
             return Answer(Ruling.ALLOW, "Green: local git, run in the cage.", caged)
+        if judged.verdict == "green" and event.command is not None and _brings_files(event.command):
+            return await self._ask(event, caller, "git would write files of another commit outside the cage")
         if judged.verdict == "green":
             if (text := self._pinned(event.command)) is None:
                 return await self._ask(event, caller, "its programs cannot be pinned to files the agent cannot change")
@@ -243,11 +246,11 @@ class Gate:
         self._leave(request, None)
         if row is None:
             return deny(f"The request {request} is not on file any more, so it does not run.")
-        if request in self._unrecorded:
-            return await self._refused(event, _UNRECORDED, request)
         if row.state is State.APPROVED and await self._digest(event, row.key) != row.digest:
             return await self._refused(event, _CHANGED, request)
         await self._store.recorded()
+        if request in self._unrecorded:  # the log may have failed, and been mended, while this waited
+            return await self._refused(event, _UNRECORDED, request)
         hint = self._explained(event).hint if row.state is State.EXPIRED else ""
         return settled(row, hint)
 
@@ -340,6 +343,11 @@ class Gate:
             self._waiting.wake(request.id)
         if requests:
             self._changed()
+
+
+def _brings_files(command: str) -> bool:
+    """What the host's git writes, no cage holds back: settings of the agent among it. Caged git never comes here."""
+    return cage_policy.brings_files(segment.argv for segment in cage_policy.read(command) or [])
 
 
 def _changed(pinned: str, command: str | None) -> str | None:

@@ -71,7 +71,7 @@ def meanings(word: str) -> Iterator[str]:
         if piece:
             yield piece
         if piece[:1] == "-":
-            yield piece[2:]  # -Cpath
+            yield from (piece[at:] for at in range(2, min(len(piece), 12)))  # -Cpath, -rtpath
             yield piece[min((at for at in (piece.find("/"), piece.find("~")) if at > 0), default=len(piece)) :]
 
 

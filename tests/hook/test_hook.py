@@ -323,7 +323,9 @@ def test_a_directory_may_have_any_name(serve: Serve, agent: Agent, tmp_path: Pat
     assert daemon.frames[0].cwd == odd
 
 
-@pytest.mark.parametrize("name", ["BASH_ENV", "LD_PRELOAD", "LD_AUDIT"])
+@pytest.mark.parametrize(
+    "name", ["BASH_ENV", "LD_PRELOAD", "LD_AUDIT", "SHELLOPTS", "GIT_SSH_COMMAND", "BASH_FUNC_eval%%"]
+)
 def test_an_environment_that_runs_code_of_its_own_is_denied(each: Agent, name: str) -> None:
     each.env[name] = ":"  # the dynamic linker takes it for an empty list
     assert f"{name} is set" in each.ask().denied()
