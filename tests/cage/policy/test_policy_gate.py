@@ -162,7 +162,8 @@ async def test_an_exit_code_is_the_same(house: House, tmp_path: Path) -> None:
 
 async def test_what_the_cage_is_a_loss_to_runs_as_before(house: House, tmp_path: Path) -> None:
     async with gate(tmp_path) as one:
-        for command in ("git branch -m main trunk", "git checkout -b x origin/main", "git push origin main"):
+        assert await answer(one, "git checkout -b x origin/main", house.repo) is None  # it brings files, uncaged
+        for command in ("git branch -m main trunk", "git push origin main"):
             said = await answer(one, command, house.repo)
             assert said is not None
             assert said.command == command.replace("git", "/usr/bin/git", 1)
