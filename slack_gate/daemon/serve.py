@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import json
 import os
 import signal
@@ -62,6 +63,7 @@ async def serve(settings: Settings) -> None:
         loop.add_signal_handler(number, stop.set)
     async with running(settings):
         log.info("waiting for hooks", socket=str(settings.socket_path), approvers=list(settings.approvers))
+        gc.freeze()  # what stands now stands for good: no collection need look through it while a hook waits
         _notify("READY=1")
         await stop.wait()
         _notify("STOPPING=1")
