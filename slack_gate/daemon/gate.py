@@ -294,7 +294,7 @@ class Gate:
         return click
 
     async def _decide(self, decision: Decision, request: Request | None) -> Click:
-        if decision.user not in self._house.approvers or decision.team != self._house.team:
+        if not self._is_approver(decision):
             return Click(Verdict.FOREIGN, request)
         keys: Sequence[rules.Key] = ()
         if decision.choice is Choice.ALWAYS and request is not None and request.state is State.PENDING:
@@ -303,12 +303,15 @@ class Gate:
                 return Click(Verdict.UNREMEMBERABLE, request)
         return await self._store.decided(decision, keys, [str(key) for key in keys], self._clock())
 
+    def _is_approver(self, decision: Decision) -> bool:
+        return decision.user in self._house.approvers and decision.team == self._house.team
+
     async def asked(self, decision: Decision) -> Click:
         """Whether this click could decide now (Verdict.OPEN), else what `decide` would say; for opening a dialog."""
         request = await self._store.request(decision.request)
         if request is None:
             return Click(Verdict.UNKNOWN)
-        if decision.user not in self._house.approvers or decision.team != self._house.team:
+        if not self._is_approver(decision):
             return Click(Verdict.FOREIGN, request)
         if decision.digest != request.digest:
             return Click(Verdict.STALE, request)
