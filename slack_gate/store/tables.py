@@ -70,6 +70,8 @@ cards = Table(
     Column("approver", Text, nullable=False),
     Column("channel", Text, nullable=False, default=""),
     Column("message", Text, nullable=False, default=""),  # Slack's ts; empty until the post was accepted
+    # Other messages that may show this card: their ts, and `?` for a post whose answer is not on file (yet).
+    Column("strays", Text, nullable=False, default="", server_default=""),
     Column("drawn", Text, nullable=False, default=""),
     Column("error", Text, nullable=False, default=""),
     Column("attempts", Integer, nullable=False, default=0),
