@@ -300,19 +300,31 @@ class Place:
     def __init__(self, home: str, tools: str, settings: str, path: str) -> None:
         self.home = home
         self.real_home = os.path.realpath(home) if home else ""
-        self.tools = self._absolute(tools or "~/work")
-        self.settings = self._absolute(settings or "~/.config/slack-gate")
+        self.named = tools
+        self.settings = self.absolute(settings or "~/.config/slack-gate")
         self.projects, self.cache = self._root(home and home + "/projects"), self._root(home and home + "/.cache")
         self.tmp = self._root(_TMP)
         self.roots = tuple(root for root in (self.projects, self.tmp, self.cache) if root)
-        # what outside programs trust stays guarded even where it was configured inside the zone
-        self.trusted = tuple(os.path.realpath(path) for path in (self.tools, self.settings) if path)
+        self.use(None, dict(_POLICY))
         entries = path.split(":")
         self.fixed = [entry for entry in entries if entry[:1] == "/" and not self.holds(os.path.realpath(entry))]
         self.writable = [entry for entry in entries if entry not in self.fixed]
         self.found: dict[str, str] = {}  # by program: where a directory outside the zone leads, "" when not inside
 
-    def _absolute(self, path: str) -> str:
+    def use(self, version: tuple[int, ...] | None, policy: dict[str, Any]) -> None:
+        """Take over what policy.toml says; raises Gated where that is wider than what is true without it."""
+        self.version = version
+        self.policy = policy
+        chosen = policy["helper_directory"]
+        self.tools = self.absolute(chosen or self.named or "~/work")
+        if chosen and self.named and self.tools != self.absolute(self.named):
+            self.tools = ""  # the environment and the file disagree: the stricter answer is that there is none
+        self.zone = tuple(os.path.realpath(self.absolute(path)) for path in policy["zone"]) or self.roots
+        # what outside programs trust stays guarded even where it was configured inside the zone
+        named = [self.absolute(path or "~/work") for path in (self.named, chosen)]
+        self.trusted = tuple(os.path.realpath(path) for path in (*named, self.settings) if path)
+
+    def absolute(self, path: str) -> str:
         if path[:2] == "~/":
             path = self.home + path[1:] if self.home else ""
         return os.path.normpath(path) if path[:1] == "/" else ""
@@ -323,13 +335,17 @@ class Place:
         inside_home = self.home and path.startswith(self.home + "/")
         if real == (self.real_home + path[len(self.home) :] if inside_home else path):
             return real
-        hidden = _below(real, self.real_home) and "/." in real[len(self.real_home) :]
-        system = any(_below(real, system) for system in _SYSTEM) and real != "/var/tmp"  # noqa: S108
-        return "" if real == "/" or hidden or system or _below(self.real_home, real) else real
+        hidden = below(real, self.real_home) and "/." in real[len(self.real_home) :]
+        system = any(below(real, system) for system in _SYSTEM) and real != "/var/tmp"  # noqa: S108
+        return "" if real == "/" or hidden or system or below(self.real_home, real) else real
 
     def holds(self, path: str) -> bool:
-        """Is this resolved path in the green zone?"""
-        return any(_below(path, root) for root in self.roots)
+        """Is this resolved path one that caged code can write?"""
+        return any(below(path, root) for root in self.roots)
+
+    def green(self, path: str) -> bool:
+        """Is it also in the part of the zone that the settings leave green?"""
+        return self.holds(path) and any(below(path, part) for part in self.zone)
 
     def reached(self, path: str) -> str:
         """Where this absolute path first passes through the zone, so that caged code chooses where it ends, or ""."""
@@ -356,17 +372,85 @@ class Place:
 _places: dict[tuple[str, ...], Place] = {}
 
 
-def _place() -> Place:
+def current_place() -> Place:
     # A zone directory that becomes a link after this was kept no longer matches: the stale answer is the strict one.
     get = os.environ.get
     key = (_home(), get("AGENT_TOOLS_DIR", ""), get("SLACK_GATE_HOME", ""), get("PATH", ""))
     place = _places.get(key)
     if place is None:
         place = _places[key] = Place(*key)
+    path = (place.settings or "/dev/null") + "/policy.toml"
+    try:
+        found = os.stat(path)
+        version = (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
+    except (FileNotFoundError, NotADirectoryError):
+        version = None
+    if version != place.version:
+        place.use(version, dict(_POLICY) if version is None else _policy(path, place))
     return place
 
 
-def _below(path: str, root: str) -> bool:
+# ---------------------------------------------------------------- the settings
+
+# policy.toml, as it is without the file. Its lists can narrow the zone, and name what else is green or always asked.
+_POLICY: dict[str, Any] = {"zone": [], "helper_directory": "", "helper_repositories": [], "green": [], "gated": []}
+
+
+def _policy(path: str, place: Place) -> dict[str, Any]:
+    """The settings in this file, checked; raises Gated where anything in it is not wholly understood."""
+    try:
+        import tomllib
+
+        text = _own_file(path, place)
+        values = tomllib.loads("\0" if text is None else text)
+    except (ImportError, ValueError):  # before Python 3.11 there is no reader for it
+        raise Gated(path + " is no TOML file that only you can write") from None
+    for name, value in values.items():
+        words = value if type(value) is list else [value]
+        if type(value) is not type(_POLICY.get(name)) or not all(type(word) is str for word in words):
+            raise Gated(path + ": " + name + " is no setting, or not of this form")
+    policy = {**_POLICY, **values}
+    for part in policy["zone"]:
+        if not place.holds(os.path.realpath(place.absolute(part) or "/")):
+            raise Gated(path + ": the zone can only be made smaller, not " + part)
+    policy["green"] = [_entry(text, path) for text in policy["green"]]
+    policy["gated"] = [_entry(text.removesuffix(" ...") + " ...", path) for text in policy["gated"]]
+    for argv in policy["green"]:
+        if argv[0][:1] != "/" or place.reached(argv[0]):
+            raise Gated(path + ": no absolute path of a program outside the zone: " + argv[0])
+    return policy
+
+
+def _entry(text: str, path: str) -> tuple[str, ...]:
+    """The words of one command; "..." at their end stands for any more."""
+    segments = read(text) or []
+    if len(segments) != 1 or segments[0].redirected or segments[0].argv == ("...",):
+        raise Gated(path + ": not the words of one command: " + text)
+    return segments[0].argv
+
+
+def _names(entries: list[tuple[str, ...]], argv: tuple[str, ...]) -> bool:
+    return any(argv[: len(e) - 1] == e[:-1] if e[-1] == "..." else argv == e for e in entries)
+
+
+def _own_file(path: str, place: Place) -> str | None:
+    """The text of a settings file that nobody but the person can write; None for any other."""
+    try:
+        return None if place.reached(path) or os.stat(path).st_mode & 0o022 else text_of(path)
+    except OSError:
+        return None
+
+
+def settings_problem() -> str:
+    """Why everything is asked because of policy.toml, or ""."""
+    try:
+        current_place()
+    except (Gated, OSError) as problem:
+        return str(problem)
+    return ""
+
+
+def below(path: str, root: str) -> bool:
     return path == root or path.startswith(root + "/")
 
 
@@ -381,7 +465,7 @@ def _resolve(path: str) -> str:
 def _steps(path: str) -> list[str]:
     """Where an absolute path passes: each link and each place left by "..", resolved; at last where it ends.
 
-    Raises _Gated for a path through /proc or /dev/fd: there it leads each process to a place of its own, so that what
+    Raises Gated for a path through /proc or /dev/fd: there it leads each process to a place of its own, so that what
     is judged here is not what the agent reaches. Raises OSError where a part cannot be looked at.
     """
     steps: list[str] = []
@@ -389,14 +473,14 @@ def _steps(path: str) -> list[str]:
     while rest:
         name, looked = rest.pop(), looked + 1
         if looked + len(rest) > _MAX_NAMES:
-            raise _Gated("the path is too long, or leads through too many links")
+            raise Gated("the path is too long, or leads through too many links")
         if name == "..":
             steps.append(real)
             real = real.rpartition("/")[0]
         elif name not in ("", "."):
             real += "/" + name
             if real in ("/proc", "/dev/fd"):
-                raise _Gated("the path leads through " + real + ", which is another place for each process")
+                raise Gated("the path leads through " + real + ", which is another place for each process")
             target = _target(real)
             if target:
                 steps.append(real)
@@ -415,7 +499,7 @@ def _target(path: str) -> str:
         raise
 
 
-def _text(path: str, limit: int = 1 << 20) -> str | None:
+def text_of(path: str, limit: int = 1 << 20) -> str | None:
     """A regular file's text, or None."""
     data = _bytes(path, limit)
     try:
@@ -474,7 +558,7 @@ class Verdict(tuple[str, str, str, str]):
         return self[3]
 
 
-class _Gated(Exception):
+class Gated(Exception):
     """Raised inside this file where a rule refuses; `_IN_THE_CAGE` as hint stands for the same command under sbox."""
 
     def __init__(self, rule: str, hint: str = "", segment: str = "") -> None:
@@ -498,7 +582,7 @@ def explain(tool: str, tool_input: dict[str, Any] | None, cwd: str | None = None
     """The verdict of `classify` with its reason in plain words; the same decision, told in full."""
     try:
         return _judge(tool, tool_input, cwd)
-    except _Gated as gated:
+    except Gated as gated:
         hint = _caged_line((tool_input or {})["command"]) if gated.hint is _IN_THE_CAGE else gated.hint
         return Verdict("gated", gated.segment or shown(gated.argv), gated.rule, hint)
     except Exception as odd:  # noqa: BLE001  (see classify)
@@ -516,44 +600,59 @@ def _caged_line(command: str) -> str:
 
 def _judge(tool: str, fields: dict[str, Any] | None, cwd: str | None) -> Verdict:
     if type(tool) is not str or not (fields is None or type(fields) is dict):
-        raise _Gated("the call is malformed")
+        raise Gated("the call is malformed")
     if tool in UNGATED:
         return Verdict("ungated", tool, UNGATED[tool])
     if tool == "Bash":
         return _judge_bash(fields or {}, cwd)
     if tool in FILE_TOOLS:
         return _judge_file(tool, fields or {})
-    raise _Gated("nothing is known of the tool " + tool[:80])
+    raise Gated("nothing is known of the tool " + tool[:80])
 
 
 def _judge_bash(fields: dict[str, Any], cwd: str | None) -> Verdict:
     command = fields.get("command")
     if type(command) is not str or not BASH_FIELDS.issuperset(fields):
-        raise _Gated("the call holds no command, or fields that are not known")
+        raise Gated("the call holds no command, or fields that are not known")
     if fields.get("dangerouslyDisableSandbox") not in (None, False):
-        raise _Gated("it asks to run outside the host's sandbox")
+        raise Gated("it asks to run outside the host's sandbox")
     segments = read(command)
     if segments is None:
-        raise _Gated("the text cannot be read exactly", _IN_THE_CAGE)
+        raise Gated("the text cannot be read exactly", _IN_THE_CAGE)
     rule = ""
     calls: list[Git] = []
     for segment in segments:
         try:
             rule = _judge_segment(segment, calls, cwd)
-        except _Gated as gated:
+        except Gated as gated:
             gated.argv = segment.argv
             raise
     if calls:
         if len(calls) < len(segments):
-            raise _Gated("what runs before git could change what git then runs", "a call for each, or: sbox git ...")
-        _judge_git(calls, cwd)
+            raise Gated("what runs before git could change what git then runs", "a call for each, or: sbox git ...")
+        judge_git(calls, cwd)
     return Verdict("green", command, rule)
+
+
+def _plain(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """A green command without the options before its subcommand, as the settings name it."""
+    if argv[0] == "git":
+        call = parse_git(argv)
+        return ("git", *call.sub.split(), *call.words)
+    return ("sbox", *argv[2:]) if argv[:2] == ("sbox", "--") else argv
 
 
 def _judge_segment(segment: Segment, calls: list[Git], cwd: str | None) -> str:
     if segment.op not in ("", "&&"):
-        raise _Gated("commands joined by " + segment.op + " are asked", _IN_THE_CAGE)
+        raise Gated("commands joined by " + segment.op + " are asked", _IN_THE_CAGE)
     program = segment.argv[0]
+    if program in ("git", "sbox", "python3") or program[:1] == "/":  # all that could be green
+        place = current_place()
+        if _names(place.policy["gated"], _plain(segment.argv)):
+            raise Gated("your settings have it asked")
+        if _names(place.policy["green"], segment.argv):
+            _unplanted((), place, directory_of(cwd))
+            return "your settings call it green"
     if program == "git":
         calls.append(parse_git(segment.argv))
         return "git that runs nothing of the repository's choosing"
@@ -562,8 +661,8 @@ def _judge_segment(segment: Segment, calls: list[Git], cwd: str | None) -> str:
     if program == "python3" or program.endswith("/gh_issue.py"):
         return _judge_helper(segment.argv, cwd)
     if program == "cd":
-        raise _Gated("cd is not green", "name the directory instead: git -C DIR ..., or sbox bash -c 'cd DIR && ...'")
-    raise _Gated("it runs outside the cage", _IN_THE_CAGE)
+        raise Gated("cd is not green", "name the directory instead: git -C DIR ..., or sbox bash -c 'cd DIR && ...'")
+    raise Gated("it runs outside the cage", _IN_THE_CAGE)
 
 
 def shown(argv: tuple[str, ...]) -> str:
@@ -571,23 +670,23 @@ def shown(argv: tuple[str, ...]) -> str:
     return " ".join(w if w and not w.strip(_PLAIN[:-2]) else "'" + w.replace("'", "'\\''") + "'" for w in argv)
 
 
-def _cwd(cwd: str | None) -> str:
+def directory_of(cwd: str | None) -> str:
     if cwd is None:
         return os.getcwd()
     if type(cwd) is not str or cwd[:1] != "/":
-        raise _Gated("the working directory is not known")
+        raise Gated("the working directory is not known")
     return cwd
 
 
 def _unplanted(names: tuple[str, ...], place: Place, cwd: str, words: Iterable[str] = ()) -> None:
-    """Raise _Gated where caged code may have chosen what one of these names (or `words`) runs, or what it loads."""
+    """Raise Gated where caged code may have chosen what one of these names (or `words`) runs, or what it loads."""
     planted = place.planted(names, cwd, words)
     if planted:
-        raise _Gated("caged code could have written " + planted)
+        raise Gated("caged code could have written " + planted)
     for variable in _LOADERS:
         for entry in os.environ.get(variable, "").split(":"):
             if entry and place.reached(os.path.join(cwd, entry)):
-                raise _Gated("the variable " + variable + " loads what caged code could have written")
+                raise Gated("the variable " + variable + " loads what caged code could have written")
 
 
 # ---------------------------------------------------------------- writes to files
@@ -597,28 +696,28 @@ def _judge_file(tool: str, fields: dict[str, Any]) -> Verdict:
     field, others = FILE_TOOLS[tool]
     path = fields.get(field)
     if type(path) is not str or not all(name == field or name in others for name in fields):
-        raise _Gated("the call names no file, or has fields that are not known")
+        raise Gated("the call names no file, or has fields that are not known")
     if path[:1] != "/" or path[-1:] == "/" or not path.isprintable():
-        raise _Gated("the path is not a plain absolute one", "give the absolute path", path[:200])
-    place = _place()
+        raise Gated("the path is not a plain absolute one", "give the absolute path", path[:200])
+    place = current_place()
     real = _resolve(path)
     root = next((root for root in place.roots if real.startswith(root + "/")), "")
-    if not root:
-        raise _Gated("the path leads outside the green zone", "write below ~/projects or /tmp", path)
+    if not root or not place.green(real):
+        raise Gated("the path leads outside the green zone", "write below ~/projects or /tmp", path)
     if not _ordinary(real):
-        raise _Gated("it is not an ordinary file with a single name", "", path)
-    if any(_below(real, trusted) for trusted in place.trusted):
-        raise _Gated("the gate's helper or settings lie there", "", path)
+        raise Gated("it is not an ordinary file with a single name", "", path)
+    if any(below(real, trusted) for trusted in place.trusted):
+        raise Gated("the gate's helper or settings lie there", "", path)
     guarded = _guarded(real, root, place)
     if guarded:
-        raise _Gated("programs outside the cage trust " + guarded, "", path)
+        raise Gated("programs outside the cage trust " + guarded, "", path)
     return Verdict("green", path, "a file in the green zone")
 
 
 def _guarded(real: str, root: str, place: Place) -> str:
     """The part of a resolved path that outside programs execute or trust, or ""."""
     parts = real[len(root) + 1 :].casefold().split("/")
-    if place.cache and _below(real, place.cache):
+    if place.cache and below(real, place.cache):
         first = real[len(place.cache) + 1 :].casefold().split("/")
         if first[:2] == ["huggingface", "modules"] or any(_matches(first[0], name) for name in GUARDED_CACHES):
             return "~/.cache/" + first[0]
@@ -652,28 +751,25 @@ def _looks_bare(directory: str) -> bool:
 
 
 def _judge_sbox(argv: tuple[str, ...], cwd: str | None) -> str:
-    place = _place()
+    place = current_place()
     words = argv[1:]
     if words[:1] == ("--net-allow",):
-        if len(words) < 4 or words[2] != "--" or words[1] not in _listed(place, "net-allow.txt"):
-            raise _Gated("the settings do not name this network", "sbox --net-allow NAME -- CMD ARG...")
+        if len(words) < 4 or words[2] != "--" or words[1] not in _networks(place):
+            raise Gated("the settings do not name this network", "sbox --net-allow NAME -- CMD ARG...")
         words = words[3:]
     elif words[:1] == ("--",):
         words = words[1:]
     if not words or not words[0] or words[0][0] == "-":
-        raise _Gated("sbox is given options, or no command", "sbox CMD ARG...")
-    _unplanted(("sbox",), place, _cwd(cwd))
+        raise Gated("sbox is given options, or no command", "sbox CMD ARG...")
+    _unplanted(("sbox",), place, directory_of(cwd))
     return "a command in the cage"
 
 
-def _listed(place: Place, name: str) -> list[str]:
-    """The first word of each line of a settings file that only the person can write."""
-    path = place.settings + "/" + name
-    text = _text(path) if place.settings and not place.reached(path) else None
-    if text is None or os.stat(path).st_mode & 0o022:
-        return []
+def _networks(place: Place) -> list[str]:
+    """The names in net-allow.txt: "NAME HOST:PORT..." on each line."""
+    text = _own_file(place.settings + "/net-allow.txt", place) or ""
     lines = [line.partition("#")[0].split() for line in text.split("\n")]
-    return [words[0] for words in lines if words]
+    return [words[0] for words in lines if len(words) > 1 and all(":" in word for word in words[1:])]
 
 
 HELPER_VERBS = {  # plain words, options that take a value, those of them that must be there
@@ -693,30 +789,30 @@ HELPER_VERBS = {  # plain words, options that take a value, those of them that m
 
 
 def _judge_helper(argv: tuple[str, ...], cwd: str | None) -> str:
-    place, here = _place(), _cwd(cwd)
+    place, here = current_place(), directory_of(cwd)
     words = argv[1:] if argv[0] == "python3" else argv
     helper = place.tools + "/gh-issue/gh_issue.py"
     if not place.tools or words[:1] != (helper,):
-        raise _Gated("it runs outside the cage", _IN_THE_CAGE)
+        raise Gated("it runs outside the cage", _IN_THE_CAGE)
     if place.reached(helper):
-        raise _Gated("the helper lies where caged code can rewrite it", "move it out of ~/projects, /tmp and ~/.cache")
+        raise Gated("the helper lies where caged code can rewrite it", "move it out of ~/projects, /tmp and ~/.cache")
     _unplanted(("python3",), place, here)
     verb = words[1] if len(words) > 1 else ""
     if verb not in HELPER_VERBS:
-        raise _Gated("the helper's verb is not one of " + ", ".join(HELPER_VERBS))
+        raise Gated("the helper's verb is not one of " + ", ".join(HELPER_VERBS))
     count, known, required = HELPER_VERBS[verb]
     options, plain = _helper_words(words[2:], (known + " --repo").split())
     given = {name for name, _ in options}
     if len(plain) != count or not given.issuperset(required.split()):
-        raise _Gated("the helper's arguments do not fit its verb")
+        raise Gated("the helper's arguments do not fit its verb")
     if plain and not (plain[0].isascii() and plain[0].isdecimal()):
-        raise _Gated("the helper's first argument is not a number")
-    repositories = {*_listed(place, "helper-repos.txt"), os.environ.get("GH_ISSUE_REPO", "")} - {""}
+        raise Gated("the helper's first argument is not a number")
+    repositories = {*place.policy["helper_repositories"], os.environ.get("GH_ISSUE_REPO", "")} - {""}
     for name, value in options:
         if name == "--body-file" and not _sendable(value, place, here):
-            raise _Gated("the body is not an ordinary file below ~/projects or /tmp")
+            raise Gated("the body is not an ordinary file below ~/projects or /tmp")
         if name == "--repo" and value not in repositories:
-            raise _Gated("the settings do not name this repository")
+            raise Gated("the settings do not name this repository")
     return "the vetted issue helper"
 
 
@@ -730,7 +826,7 @@ def _helper_words(words: tuple[str, ...], known: list[str]) -> tuple[list[tuple[
             at += 1
             continue
         if words[at] not in known or at + 1 == len(words) or words[at + 1][:1] == "-":
-            raise _Gated("the helper's option " + words[at][:40] + " is not one it lists")
+            raise Gated("the helper's option " + words[at][:40] + " is not one it lists")
         options.append((words[at], words[at + 1]))
         at += 2
     return options, plain
@@ -771,7 +867,7 @@ _REFS = """--sort= --sort: --format= --format: --contains --no-contains --merged
 _STASH = """-u --include-untracked --no-include-untracked -a --all -k --keep-index --no-keep-index -S --staged -q
     --quiet -m: --message= --message:"""
 # Reading: looks at objects, refs, index and files, and writes nothing but the index's own cache.
-_READING = {
+READING = {
     "status": """-s --short -b --branch --show-stash --porcelain --porcelain= --long -v -vv --verbose -u -uno -unormal
         -uall --untracked-files --untracked-files= --ignored --ignored= -z --column --no-column --ahead-behind
         --no-ahead-behind --renames --no-renames --find-renames= --ignore-submodules --ignore-submodules=""",
@@ -834,7 +930,7 @@ _WRITING = {
     "tag": _REFS + " -l --list -n -n# -a --annotate -m: --message= --message: -d --delete -f --force",
 }
 # Moving: changes files of the working tree.
-_MOVING = {
+MOVING = {
     "checkout": """-b: -B: -f --force -q --quiet -d --detach -t --track --track= --no-track --orphan: --orphan= --ours
         --theirs -m --merge --conflict= --progress --no-progress --guess --no-guess -l --overlay --no-overlay""",
     "switch": """-c: -C: --create= --create: --force-create= --force-create: -d --detach -f --force --discard-changes -q
@@ -859,7 +955,7 @@ _MOVING = {
     "cherry-pick": "-n --no-commit -x --abort --quit -m: -m# --mainline= --ff --allow-empty -s --signoff",
     "revert": "-n --no-commit --no-edit --abort --quit -m: -m# --mainline= -s --signoff",
 }
-_NETWORK = {  # their first plain word is the name of a configured remote
+NETWORK = {  # their first plain word is the name of a configured remote
     "fetch": """--all --append -p --prune --prune-tags -t --tags -n --no-tags --depth= --depth: --deepen= --unshallow -q
         --quiet -v --verbose --dry-run --progress --no-progress --atomic --multiple -4 -6 --ipv4 --ipv6
         --no-recurse-submodules""",
@@ -882,17 +978,18 @@ _ASKED = {
     "worktree remove": "-f --force",
     "worktree prune": "-n --dry-run -v --verbose",
 }
-_TABLES = (_READING, _WRITING, _MOVING, _NETWORK, _ASKED)
+_TABLES = (READING, _WRITING, MOVING, NETWORK, _ASKED)
 _specs: dict[str, frozenset[str]] = {}  # the tables' texts split, on first use
 
 
 class Git:
     """A git command line taken apart: subcommand ("stash pop"), options with values, plain words, `-C` directories."""
 
-    __slots__ = ("argv", "directories", "options", "plain", "sub", "table")
+    __slots__ = ("argv", "directories", "options", "plain", "sub", "table", "words")
 
-    def __init__(self, argv: tuple[str, ...], sub: str, table: dict[str, str], directories: list[str]) -> None:
+    def __init__(self, argv: tuple[str, ...], at: int, sub: str, table: dict[str, str], directories: list[str]) -> None:
         self.argv, self.sub, self.table, self.directories = argv, sub, table, directories
+        self.words = argv[at:]  # behind the subcommand
         self.options: list[tuple[str, str]] = []
         self.plain: list[str] = []
 
@@ -901,16 +998,16 @@ class Git:
 
 
 def parse_git(argv: tuple[str, ...]) -> Git:
-    """Take `git ...` apart, or raise _Gated where a word is not on the subcommand's list."""
+    """Take `git ...` apart, or raise Gated where a word is not on the subcommand's list."""
     at, directories = 1, []
     while at < len(argv) and argv[at][:1] == "-":
         if argv[at] == "-C" and at + 1 < len(argv) and argv[at + 1]:
             directories.append(argv[at + 1])
             at += 1
         elif argv[at] == "--version" and len(argv) == 2:
-            return Git(argv, "version", _READING, directories)
+            return Git(argv, at + 1, "version", READING, directories)
         elif argv[at] != "--no-pager":
-            raise _Gated("git's own option " + argv[at][:40] + " can change what runs")
+            raise Gated("git's own option " + argv[at][:40] + " can change what runs")
         at += 1
     sub = argv[at] if at < len(argv) else ""
     if sub in ("stash", "remote", "worktree") and at + 1 < len(argv) and argv[at + 1][:1] != "-":
@@ -918,11 +1015,11 @@ def parse_git(argv: tuple[str, ...]) -> Git:
         sub += " " + argv[at]
     table = next((table for table in _TABLES if sub in table), None)
     if table is None:
-        raise _Gated("git " + sub[:40] + " is not on the list", _IN_THE_CAGE)
+        raise Gated("git " + sub[:40] + " is not on the list", _IN_THE_CAGE)
     if sub not in _specs:
         _specs[sub] = frozenset(table[sub].split())
-    call = Git(argv, sub, table, directories)
-    _git_words(call, argv[at + 1 :], _specs[sub])
+    call = Git(argv, at + 1, sub, table, directories)
+    _git_words(call, call.words, _specs[sub])
     return call
 
 
@@ -942,7 +1039,7 @@ def _git_words(call: Git, words: tuple[str, ...], allowed: frozenset[str]) -> No
                 value = words[at] if at < len(words) else "-"
                 # a message may begin with a dash: git surely takes it; elsewhere a dash could be an option after all
                 if value[:1] == "-" and (at >= len(words) or name not in ("-m", "--message")):
-                    raise _Gated("the option " + name + " has no plain value")
+                    raise Gated("the option " + name + " has no plain value")
                 at += 1
             call.options.append((name, value))
 
@@ -954,7 +1051,7 @@ def _git_option(word: str, allowed: frozenset[str]) -> Iterator[tuple[str, str, 
         yield name, value, False
     elif word[:2] == "--":
         if (name + "=" if equals else name + ":") not in allowed:
-            raise _Gated("the option " + word[:40] + " is not on the list of this git command")
+            raise Gated("the option " + word[:40] + " is not on the list of this git command")
         yield name, value, not equals
     elif "-#" in allowed and word[1:].isdecimal() and word.isascii():
         yield "-#", word[1:], False
@@ -972,14 +1069,14 @@ def _git_cluster(word: str, allowed: frozenset[str]) -> Iterator[tuple[str, str,
             yield letter, rest, not rest
             return
         if letter not in allowed or letter[1] in "=:#":
-            raise _Gated("the option " + word[:40] + " is not on the list of this git command")
+            raise Gated("the option " + word[:40] + " is not on the list of this git command")
         yield letter, "", False
 
 
 # ---------------------------------------------------------------- git: its settings
 
-_OFF = frozenset(["false", "no", "off", "0", ""])
-_ON_OR_OFF = _OFF | {"true", "yes", "on", "1"}
+OFF = frozenset(["false", "no", "off", "0", ""])
+ON_OR_OFF = OFF | {"true", "yes", "on", "1"}
 _NONE: frozenset[str] = frozenset()
 # Keys of a repository's own configuration that run nothing and lead nowhere, "remote.*.fetch" for any remote.
 _LOCAL_KEYS = frozenset(
@@ -1008,19 +1105,19 @@ _LOCAL_KEYS = frozenset(
 _LOCAL_SECTIONS = frozenset(["advice", "color", "column"])  # every key of them is harmless
 _LOCAL_VALUES = {  # further keys, harmless with these values
     "core.repositoryformatversion": frozenset(["0", "1"]),
-    "extensions.worktreeconfig": _ON_OR_OFF,
+    "extensions.worktreeconfig": ON_OR_OFF,
     "submodule.*.update": frozenset(["checkout", "rebase", "merge", "none"]),
-    **dict.fromkeys("core.bare core.fsmonitor submodule.recurse".split(), _OFF),
-    **dict.fromkeys("commit.gpgsign tag.gpgsign tag.forcesignannotated push.gpgsign".split(), _OFF),
+    **dict.fromkeys("core.bare core.fsmonitor submodule.recurse".split(), OFF),
+    **dict.fromkeys("commit.gpgsign tag.gpgsign tag.forcesignannotated push.gpgsign".split(), OFF),
 }
 # Keys of the person's own files that make git follow the repository, and the values with which they do not.
 _OWN_VALUES = {
     "core.hookspath": frozenset(["/dev/null", ""]),
-    "core.fsmonitor": _ON_OR_OFF,
+    "core.fsmonitor": ON_OR_OFF,
     "protocol.allow": frozenset(["never", "user"]),
     "protocol.*.allow": frozenset(["never", "user"]),
     "push.recursesubmodules": frozenset(["no", "check"]),
-    **dict.fromkeys("core.bare remote.*.mirror remote.*.promisor".split(), _OFF),
+    **dict.fromkeys("core.bare remote.*.mirror remote.*.promisor".split(), OFF),
     **dict.fromkeys("core.worktree core.gitproxy core.alternaterefscommand submodule.*.update".split(), _NONE),
     **dict.fromkeys("remote.*.url remote.*.pushurl remote.*.push remote.*.vcs".split(), _NONE),
     **dict.fromkeys("remote.*.uploadpack remote.*.receivepack branch.*.remote branch.*.pushremote".split(), _NONE),
@@ -1041,8 +1138,8 @@ _INTO_SUBMODULES = frozenset(
 )
 
 
-def _own_config(place: Place) -> Config:
-    """The person's and the machine's git settings; raises _Gated where they make git follow the repository."""
+def own_config(place: Place) -> Config:
+    """The person's and the machine's git settings; raises Gated where they make git follow the repository."""
     get = os.environ.get
     waiting = [] if get("GIT_CONFIG_NOSYSTEM") or get("GIT_CONFIG_SYSTEM") == os.devnull else ["/etc/gitconfig"]
     if get("GIT_CONFIG_GLOBAL") != os.devnull:
@@ -1053,34 +1150,34 @@ def _own_config(place: Place) -> Config:
         path = waiting.pop()
         seen += 1
         if seen > 30:
-            raise _Gated("your git settings include too many files")
+            raise Gated("your git settings include too many files")
         exposed = place.reached(path)
-        for section, name, value in _parse_config(path) if os.path.lexists(path) else []:
-            if exposed and not _is_harmless(section, name, value):
-                raise _Gated("caged code can write " + path + ", which sets " + section + "." + name)
+        for section, name, value in parse_config(path) if os.path.lexists(path) else []:
+            if exposed and not is_harmless(section, name, value):
+                raise Gated("caged code can write " + path + ", which sets " + section + "." + name)
             if section.partition(".")[0] in ("include", "includeif"):
                 value = place.home + value[1:] if value[:2] == "~/" else os.path.join(os.path.dirname(path), value)
                 waiting.append(value)
             if _follows_repository(section, name, value, place):
-                raise _Gated("your git settings let the repository choose what runs: " + section + "." + name)
+                raise Gated("your git settings let the repository choose what runs: " + section + "." + name)
             settings.append((section, name, value))
     return settings
 
 
-def _full_key(section: str, name: str) -> tuple[str, str]:
+def full_key(section: str, name: str) -> tuple[str, str]:
     """The section's kind and the key as the lists spell it: "remote" and "remote.*.url"."""
     kind, _, which = section.partition(".")
     return kind, kind + (".*." if which else ".") + name
 
 
-def _is_harmless(section: str, name: str, value: str) -> bool:
+def is_harmless(section: str, name: str, value: str) -> bool:
     """May a file that caged code can write hold this setting?"""
-    kind, full = _full_key(section, name)
+    kind, full = full_key(section, name)
     return full in _LOCAL_KEYS or kind in _LOCAL_SECTIONS or value.lower() in _LOCAL_VALUES.get(full, ())
 
 
 def _follows_repository(section: str, name: str, value: str, place: Place) -> bool:
-    kind, full = _full_key(section, name)
+    kind, full = full_key(section, name)
     if full in _OWN_VALUES:
         return value.lower() not in _OWN_VALUES[full]
     if full in _OWN_DATA or kind in _OWN_DATA:
@@ -1095,17 +1192,17 @@ def _leads_inside(word: str, place: Place) -> bool:
     return word.startswith(("./", "../")) or (word[:1] == "/" and bool(place.reached(word)))
 
 
-def _signs(call: Git, own: Config) -> bool:
+def signs(call: Git, own: Config) -> bool:
     """Do the person's settings want what this call makes to be signed? A signature may wait for a passphrase."""
-    asked = {section + "." + name for section, name, value in own if name in _SIGNING and value.lower() not in _OFF}
+    asked = {section + "." + name for section, name, value in own if name in _SIGNING and value.lower() not in OFF}
     commits = call.sub in ("commit", "merge", "rebase", "cherry-pick", "revert", "pull")
     tags = call.sub == "tag" and asked & {"tag.gpgsign", "tag.forcesignannotated"}
     return bool(tags or (commits and "commit.gpgsign" in asked) or (call.sub == "push" and "push.gpgsign" in asked))
 
 
-def _parse_config(path: str) -> Config:
-    """(section, key, value) of a git config file: "remote.origin", "url", "..."; any unusual spelling raises _Gated."""
-    text = _text(path, 1 << 18)
+def parse_config(path: str) -> Config:
+    """(section, key, value) of a git config file: "remote.origin", "url", "..."; any unusual spelling raises Gated."""
+    text = text_of(path, 1 << 18)
     section = ""
     found: Config = []
     for line in (text if text is not None else "\0").split("\n"):
@@ -1115,13 +1212,13 @@ def _parse_config(path: str) -> Config:
         if line[0] == "[":
             section = _section(line)
             if not section:  # the line may hold a key as well
-                raise _Gated("this git configuration cannot be read exactly: " + path)
+                raise Gated("this git configuration cannot be read exactly: " + path)
             continue
         name, equals, value = line.partition("=")
         name = name.rstrip(" \t").lower()
         plain = line.replace("\t", " ").isprintable() and line[-1] != "\\"
         if not (section and _is_key(name) and plain):
-            raise _Gated("this git configuration cannot be read exactly: " + path)
+            raise Gated("this git configuration cannot be read exactly: " + path)
         found.append((section, name, _value(value.lstrip(" \t")) if equals else "true"))
     return found
 
@@ -1192,82 +1289,82 @@ class Search:
     def spend(self, directories: int, where: str) -> None:
         self.left -= directories
         if self.left < 0:
-            raise _Gated("there is too much to look through: " + where)
+            raise Gated("there is too much to look through: " + where)
 
 
-def _judge_git(calls: list[Git], cwd: str | None) -> None:
-    """Raise _Gated unless every git call of a line runs nothing but git, whatever was planted before."""
-    place, here = _place(), _cwd(cwd)
+def judge_git(calls: list[Git], cwd: str | None) -> None:
+    """Raise Gated unless every git call of a line runs nothing but git, whatever was planted before."""
+    place, here = current_place(), directory_of(cwd)
     programs: list[str] = []
     for name, value in os.environ.items():
         if name in _GIT_PROGRAMS and not any(_leads_inside(word, place) for word in value.split()):
             programs.append(value)
         elif name[:4] == "GIT_" and name not in _GIT_VARIABLES and name + "=" + value not in _GIT_FILES:
-            raise _Gated("the variable " + name + " changes what git does")
-    own = _own_config(place)
+            raise Gated("the variable " + name + " changes what git does")
+    own = own_config(place)
     programs += [value.lstrip("!") for _, _, value in own]
     _unplanted(_GIT_RUNS, place, here, [word for value in programs for word in value.split()])
-    search = Search(quiet=all(call.table is _READING for call in calls))
+    search = Search(quiet=all(call.table is READING for call in calls))
     moved = ""
     judged: dict[tuple[str, str], Repository] = {}
     for call in calls:
         try:
-            _judge_git_words(call, place, here)
+            judge_git_words(call, place, here)
             directory = _resolve(os.path.join(here, *call.directories))
             if call.sub == "version":
                 continue
-            repository = _find_repository(directory, place)
+            repository = find_repository(directory, place)
             if moved and not moved == directory == repository.top:
-                raise _Gated("the command before it can make another repository of this directory", "two calls")
+                raise Gated("the command before it can make another repository of this directory", "two calls")
             where = (repository.top, repository.gitdir)
             if where not in judged:
                 _judge_repository(repository, own, search)
             repository = judged.setdefault(where, repository)
-            if call.table is _NETWORK:
+            if call.table is NETWORK:
                 _judge_remote(call, repository, own)
-            if _signs(call, own):
-                raise _Gated("your git settings ask for a signature")
-            if call.table is _MOVING or call.sub == "pull":
+            if signs(call, own):
+                raise Gated("your git settings ask for a signature")
+            if call.table is MOVING or call.sub == "pull":
                 moved = repository.top
-        except _Gated as gated:
+        except Gated as gated:
             gated.argv = call.argv
-            gated.hint = gated.hint or ("" if call.table is _NETWORK else _IN_THE_CAGE)
+            gated.hint = gated.hint or ("" if call.table is NETWORK else _IN_THE_CAGE)
             raise
 
 
-def _judge_git_words(call: Git, place: Place, here: str) -> None:
+def judge_git_words(call: Git, place: Place, here: str) -> None:
     """What the tables of options cannot say."""
     plain, sub = call.plain, call.sub
     if call.table is _ASKED:
-        raise _Gated("git " + sub + " is always asked")
+        raise Gated("git " + sub + " is always asked")
     if any("%G" in value or "signature" in value for name, value in call.options if name in ("--format", "--pretty")):
-        raise _Gated("this format runs gpg")
+        raise Gated("this format runs gpg")
     if sub == "reflog" and plain[:1] in (["expire"], ["delete"], ["exists"]):
-        raise _Gated("this deletes what git remembers")
+        raise Gated("this deletes what git remembers")
     lists = call.has("-l", "--list") and not plain
     gets = call.has("--get", "--get-all", "--get-regexp") and len(plain) < 2
     if sub == "config" and not (lists or gets):
-        raise _Gated("it may write git's configuration")
+        raise Gated("it may write git's configuration")
     if sub == "symbolic-ref" and len(plain) != 1:
-        raise _Gated("it moves HEAD")
+        raise Gated("it moves HEAD")
     if sub == "commit":
         for name, value in call.options:
             if name in ("-F", "--file") and not _sendable(value, place, here):
-                raise _Gated("the message is not an ordinary file below ~/projects or /tmp")
+                raise Gated("the message is not an ordinary file below ~/projects or /tmp")
 
 
-def _find_repository(directory: str, place: Place) -> Repository:
-    """The repository git would use in this resolved directory; raises _Gated unless it lies plainly in the zone."""
+def find_repository(directory: str, place: Place) -> Repository:
+    """The repository git would use in this resolved directory; raises Gated unless it lies plainly in the zone."""
     if not os.path.isdir(directory) or ".git" in directory.casefold().split("/"):
-        raise _Gated("git would not work in an ordinary directory there")
+        raise Gated("git would not work in an ordinary directory there")
     at = directory
-    while place.holds(at):
+    while place.green(at):
         if os.path.lexists(at + "/.git"):
             return _open_repository(at, place)
         if _looks_bare(at):
-            raise _Gated("there is a bare repository at " + at)
+            raise Gated("there is a bare repository at " + at)
         at = os.path.dirname(at)
-    raise _Gated("the repository is outside the green zone, or there is none")
+    raise Gated("the repository is outside the green zone, or there is none")
 
 
 def _open_repository(top: str, place: Place) -> Repository:
@@ -1275,37 +1372,37 @@ def _open_repository(top: str, place: Place) -> Repository:
     mode = os.lstat(dot).st_mode
     if stat.S_ISDIR(mode):
         if os.path.lexists(dot + "/commondir") and _line(dot + "/commondir") != ".":
-            raise _Gated("the repository's .git/commondir points elsewhere")
+            raise Gated("the repository's .git/commondir points elsewhere")
         return Repository(top, dot, dot)
     pointer = _line(dot) if stat.S_ISREG(mode) else ""
     if pointer[:8] != "gitdir: ":
-        raise _Gated("the repository's .git is odd")
+        raise Gated("the repository's .git is odd")
     gitdir = common = _resolve(os.path.join(top, pointer[8:]))
     if os.path.lexists(gitdir + "/commondir"):
         common = _resolve(os.path.join(gitdir, _line(gitdir + "/commondir")))
         if os.path.dirname(gitdir) != common + "/worktrees":
-            raise _Gated("the worktree's .git points to an odd place")
+            raise Gated("the worktree's .git points to an odd place")
     if not place.holds(gitdir) or not place.holds(common):
-        raise _Gated("the repository's .git points outside the green zone")
+        raise Gated("the repository's .git points outside the green zone")
     return Repository(top, gitdir, common)
 
 
 def _line(path: str) -> str:
     """The single line a small file holds, or ""."""
-    text = _text(path, 8192) or ""
+    text = text_of(path, 8192) or ""
     line = text[:-1] if text[-1:] == "\n" else text
     return line if line.isprintable() else ""
 
 
 def _judge_repository(repository: Repository, own: Config, search: Search) -> None:
-    """Raise _Gated unless the repository, and every one below it that git could enter, runs nothing."""
+    """Raise Gated unless the repository, and every one below it that git could enter, runs nothing."""
     _judge_files(repository, search)
     if os.path.lexists(repository.top + "/.lfsconfig"):
-        raise _Gated("the repository holds settings for git-lfs")
+        raise Gated("the repository holds settings for git-lfs")
     curious = any(section + "." + name in _INTO_SUBMODULES for section, name, _ in own)
     if search.quiet and not curious and not _has_gitlinks(repository.gitdir + "/index", search):
         return
-    inner = [_open_repository(top, _place()) for top in _nested(repository.top, search)]
+    inner = [_open_repository(top, current_place()) for top in _nested(repository.top, search)]
     for found in inner:
         _judge_files(found, search)
     commons = {directory for found in (repository, *inner) for directory in (found.common, found.gitdir)}
@@ -1319,14 +1416,20 @@ def _judge_files(repository: Repository, search: Search) -> None:
     _judge_gitdir(common, frozenset(["HEAD", "config", "objects", "refs"]), search)
     if gitdir != common:
         _judge_gitdir(gitdir, frozenset(["HEAD"]), search)
-    settings = _parse_config(common + "/config")
-    for file in {gitdir + "/config.worktree", common + "/config.worktree"}:
-        settings += _parse_config(file) if os.path.lexists(file) else []
+    settings = local_config(repository)
     for section, name, value in settings:
         _judge_local_key(repository, section, name, value)
     for section, name, value in settings:
         if section[:7] == "branch." and name in ("remote", "pushremote") and value not in (*repository.remotes, "."):
-            raise _Gated("the branch " + section[7:] + " follows something that is not a named remote")
+            raise Gated("the branch " + section[7:] + " follows something that is not a named remote")
+
+
+def local_config(repository: Repository) -> Config:
+    """All that the repository's own files set."""
+    settings = parse_config(repository.common + "/config")
+    for file in {repository.gitdir + "/config.worktree", repository.common + "/config.worktree"}:
+        settings += parse_config(file) if os.path.lexists(file) else []
+    return settings
 
 
 def _modules(commons: set[str], search: Search) -> list[str]:
@@ -1345,38 +1448,38 @@ def _modules(commons: set[str], search: Search) -> list[str]:
 
 
 def _judge_local_key(repository: Repository, section: str, name: str, value: str) -> None:
-    if _full_key(section, name)[1] in ("remote.*.url", "remote.*.pushurl"):
+    if full_key(section, name)[1] in ("remote.*.url", "remote.*.pushurl"):
         repository.remotes.setdefault(section[7:], []).append(value)
         return
     if (section, name) == ("core", "worktree"):  # a submodule says where it is checked out
-        checked_out = _below(_resolve(os.path.join(repository.gitdir, value)), repository.top)
+        checked_out = below(_resolve(os.path.join(repository.gitdir, value)), repository.top)
     else:
         checked_out = False
-    if not checked_out and not _is_harmless(section, name, value):
-        raise _Gated("the repository's configuration sets " + section + "." + name)
+    if not checked_out and not is_harmless(section, name, value):
+        raise Gated("the repository's configuration sets " + section + "." + name)
 
 
 def _judge_gitdir(gitdir: str, needed: frozenset[str], search: Search) -> None:
-    """Raise _Gated where a git directory holds what runs, borrows, or leads a write elsewhere."""
+    """Raise Gated where a git directory holds what runs, borrows, or leads a write elsewhere."""
     links = _links(gitdir)
     if not needed <= links.keys():
-        raise _Gated("the repository's .git is odd")
+        raise Gated("the repository's .git is odd")
     for name in links:
         if links[name] or name[:12] == "sharedindex.":
-            raise _Gated("the repository's .git/" + name + " leads elsewhere")
+            raise Gated("the repository's .git/" + name + " leads elsewhere")
     for name in os.listdir(gitdir + "/hooks") if "hooks" in links else []:
         if name[-7:] != ".sample":
-            raise _Gated("the repository has a hook: " + name)
+            raise Gated("the repository has a hook: " + name)
     if any(name in links and os.listdir(gitdir + "/" + name) for name in ("remotes", "branches")):
-        raise _Gated("the repository has remotes of the old kind")
+        raise Gated("the repository has remotes of the old kind")
     for file in ("/objects/info/alternates", "/objects/info/http-alternates"):
         if os.path.lexists(gitdir + file):
-            raise _Gated("the repository borrows objects from another")
+            raise Gated("the repository borrows objects from another")
     if not search.quiet:  # git writes to these by name: a link leads the write elsewhere
         for name in _WRITTEN & links.keys():
             _walk(gitdir + "/" + name, search, links=False)
         if "objects" in links and any(_links(gitdir + "/objects").values()):
-            raise _Gated("the repository's .git/objects holds a link")
+            raise Gated("the repository's .git/objects holds a link")
 
 
 def _links(directory: str) -> dict[str, bool]:
@@ -1391,7 +1494,7 @@ def _nested(top: str, search: Search) -> list[str]:
 
 
 def _walk(top: str, search: Search, links: bool) -> list[str]:
-    """The paths called `.git` from `top` down; raises _Gated where it costs too much, or for a link unless `links`."""
+    """The paths called `.git` from `top` down; raises Gated where it costs too much, or for a link unless `links`."""
     found: list[str] = []
     waiting = [top]
     for directory in waiting:
@@ -1404,7 +1507,7 @@ def _walk(top: str, search: Search, links: bool) -> list[str]:
                     waiting.append(entry.path)
                 elif entry.is_symlink():
                     if not links:
-                        raise _Gated("the repository's .git holds a link: " + entry.path)
+                        raise Gated("the repository's .git holds a link: " + entry.path)
                     if os.path.lexists(entry.path + "/.git"):  # older versions of git follow it to a submodule
                         found.append(_resolve(entry.path) + "/.git")
     return found
@@ -1416,7 +1519,7 @@ def _has_gitlinks(index: str, search: Search) -> bool:
         return False
     data = _bytes(index, _MAX_INDEX)
     if data is None or data[:4] != b"DIRC":
-        raise _Gated("the repository's index is odd")
+        raise Gated("the repository's index is odd")
     search.spend(len(data) >> 16, index)
     if b"sdir" in data:  # a sparse index: a directory in it may hold one
         return True
@@ -1436,18 +1539,18 @@ _REF = _HOST | frozenset("_/@#=+")
 def _judge_remote(call: Git, repository: Repository, own: Config) -> None:
     problem = _remote_words(call)
     if problem:
-        raise _Gated(problem)
+        raise Gated(problem)
     everything = call.sub == "fetch" and call.has("--all")
     names = call.plain if everything or call.has("--multiple") else call.plain[:1]
     # git takes the name of a remote that is not configured for a path; without a name the last resort is "origin"
     defaults = [value for section, name, value in own if (section, name) == ("remote", "pushdefault")]
     for name in names or ([] if everything else ["origin", *defaults]):
         if name not in repository.remotes:
-            raise _Gated("there is no configured remote of that name: " + name[:60])
+            raise Gated("there is no configured remote of that name: " + name[:60])
     for name in names if names and not everything else repository.remotes:
         for url in repository.remotes[name]:
-            if not _plain_url(url):
-                raise _Gated("the remote " + name + " has an unusual address: " + url[:80])
+            if not plain_url(url):
+                raise Gated("the remote " + name + " has an unusual address: " + url[:80])
 
 
 def _remote_words(call: Git) -> str:
@@ -1463,7 +1566,7 @@ def _remote_words(call: Git) -> str:
     return ""
 
 
-def _plain_url(url: str) -> bool:
+def plain_url(url: str) -> bool:
     """https, http, git or ssh to a host written in ASCII: no local path, no other transport."""
     scheme, mark, rest = url.partition("://")
     if not mark:  # user@host:path
@@ -1670,8 +1773,8 @@ def _is_key_word(word: str) -> bool:
 
 def _outside_zone(path: str) -> bool:
     try:
-        return path[:1] == "/" and not _place().reached(path)
-    except (_Gated, OSError):
+        return path[:1] == "/" and not current_place().reached(path)
+    except (Gated, OSError):
         return False
 
 
@@ -1761,16 +1864,16 @@ def _sed_key(argv: tuple[str, ...]) -> tuple[str, ...] | None:
 def _git_key(argv: tuple[str, ...]) -> tuple[str, ...] | None:
     try:
         call = parse_git(argv)
-    except _Gated:
+    except Gated:
         return None
     words = tuple(call.sub.split())
     if argv[1 : 1 + len(words)] != words or call.sub in ("config", "symbolic-ref", "stash clear"):
         return None
     if (call.sub == "reset" and call.has("--hard")) or (call.sub == "reflog" and call.plain):
         return None
-    if call.table is _NETWORK and _remote_words(call):
+    if call.table is NETWORK and _remote_words(call):
         return None
-    if call.sub == "clone" and not (call.plain and _plain_url(call.plain[0])):
+    if call.sub == "clone" and not (call.plain and plain_url(call.plain[0])):
         return None
     return ("git", *words)
 
@@ -1821,42 +1924,13 @@ def _git_runs_project(argv: tuple[str, ...], cwd: str | None) -> bool:
     try:
         call = parse_git(argv)
         if cwd is None:
-            return call.table is not _NETWORK
-        if not _place().reached(os.path.join(cwd, *call.directories)):
+            return call.table is not NETWORK
+        if not current_place().reached(os.path.join(cwd, *call.directories)):
             return False  # caged code cannot have written there
-        _judge_git([call], cwd)
-    except (_Gated, OSError):
+        judge_git([call], cwd)
+    except (Gated, OSError):
         return True
     return False
-
-
-# ---------------------------------------------------------------- git in the cage
-
-# Settings with which git in the cage would not do all that it does outside, but for these values.
-_UNFIT_VALUES = {"extensions.partialclone": _NONE, "remote.*.promisor": _OFF}  # it would fetch what is missing
-_UNFIT_TO_MOVE = frozenset(["core.hookspath", "submodule.recurse"])  # what the cage guards may lie in git's way
-_GUARDED_IN_TREES = (".claude", ".mcp.json", ".vscode", ".idea", ".envrc")  # the cage's own list, at a repository's top
-_UNSEEN_KINDS = frozenset("credential url http remote alias mergetool difftool gui user gpg safe".split())
-_SAME_ANYWHERE = frozenset(
-    """GIT_TERMINAL_PROMPT GIT_OPTIONAL_LOCKS GIT_CONFIG_NOSYSTEM GIT_MERGE_AUTOEDIT GIT_PAGER GIT_EDITOR GIT_ASKPASS
-    GIT_SEQUENCE_EDITOR GIT_SSL_CAINFO GIT_SSL_CAPATH GIT_PS1_SHOWDIRTYSTATE""".split()
-)
-_INCLUDES = ("include", "includeif")
-
-
-def works_caged(line: Iterable[tuple[str, ...]], cwd: str) -> bool:
-    """Are these git commands green but for what the repository holds, and is the cage no loss to them?
-
-    The gate then runs them in the cage, where nothing planted gets out. False is no verdict: `classify` gives that.
-    """
-    try:
-        place, here = _place(), _cwd(cwd)
-        calls = [parse_git(argv) for argv in line]
-        own = _own_config(place)
-        moving = sum(call.table is _MOVING for call in calls)  # a second one meets what the first brought, guarded
-        return moving < 2 and _is_same_in_cage(place) and all(_works_caged(call, own, place, here) for call in calls)
-    except (_Gated, OSError, ValueError):
-        return False
 
 
 def brings_files(line: Iterable[tuple[str, ...]]) -> bool:
@@ -1864,120 +1938,6 @@ def brings_files(line: Iterable[tuple[str, ...]]) -> bool:
     for argv in line:
         if argv[0] == "git":
             call = parse_git(argv)
-            if call.table is _MOVING or call.sub == "pull":
+            if call.table is MOVING or call.sub == "pull":
                 return True
     return False
-
-
-def in_cage(directory: str) -> bool:
-    """Is this existing absolute directory the same one in the cage, and writable there?"""
-    try:
-        real = os.path.realpath(directory)
-        return directory[:1] == "/" and os.path.isdir(real) and _is_in_cage(real, _place())
-    except (OSError, ValueError):
-        return False
-
-
-def _is_same_in_cage(place: Place) -> bool:
-    """Are the person's settings of git, and its variables, the same in the cage?"""
-    files = [place.home + "/.config/git/" + name for name in ("config", "ignore", "attributes")]
-    config_home = os.environ.get("XDG_CONFIG_HOME") or place.home + "/.config"
-    unseen = any(name[:4] == "GIT_" and name not in _SAME_ANYWHERE for name in os.environ)
-    return not (unseen or config_home != place.home + "/.config" or any(_is_hidden(file, place) for file in files))
-
-
-def _works_caged(call: Git, own: Config, place: Place, here: str) -> bool:
-    _judge_git_words(call, place, here)
-    directory = os.path.realpath(os.path.join(here, *call.directories))
-    if call.table is _NETWORK or call.sub in ("version", "worktree list") or _opens_editor(call):
-        return False
-    repository = _find_repository(directory, place)
-    top, common = repository.top, repository.common
-    if not all(
-        _is_in_cage(path, place) for path in (os.path.realpath(here), directory, top, repository.gitdir, common)
-    ):
-        return False
-    local = _parse_config(common + "/config")
-    for file in {repository.gitdir + "/config.worktree", common + "/config.worktree"}:
-        local += _parse_config(file) if os.path.lexists(file) else []
-    settings = own + local
-    if any(_full_key(section, "")[0] in _INCLUDES for section, _, _ in local):
-        return False
-    if os.path.lexists(common + "/objects/info/alternates") or any(_is_unfit(*one, place) for one in settings):
-        return False
-    if call.table is _MOVING:
-        guarded = [top + "/" + name for name in _GUARDED_IN_TREES] + [common + "/lfs"]
-        named = any(section + "." + name in _UNFIT_TO_MOVE for section, name, _ in settings)
-        if named or any(os.path.lexists(path) for path in guarded):
-            return False
-    return not (_signs(call, settings) or _writes_config(call, repository, settings))
-
-
-def _is_in_cage(path: str, place: Place) -> bool:
-    """Is this resolved path the same directory in the cage? ~/.cache has a layer there, and the home is covered."""
-    if place.projects and _below(path, place.projects):
-        return True
-    return bool(place.tmp) and _below(path, place.tmp) and not _below(path, place.real_home)
-
-
-def _is_hidden(path: str, place: Place) -> bool:
-    """Does this path lead to a hidden entry of the home that the cage does not show?"""
-    real = os.path.realpath(path)
-    if not _below(real, place.real_home) or _is_in_cage(real, place) or "/." not in real[len(place.real_home) :]:
-        return False
-    shown_files = (place.home + "/.gitconfig", place.home + "/.config/git")
-    return not any(_below(real, os.path.realpath(file)) for file in shown_files)
-
-
-def _is_unfit(section: str, name: str, value: str, place: Place) -> bool:
-    kind, full = _full_key(section, name)
-    if full in _UNFIT_VALUES:
-        return value.lower() not in _UNFIT_VALUES[full]
-    words = [value] if kind in _INCLUDES else value.lstrip("!").split()
-    paths = [place.home + word[1:] if word[:2] == "~/" else word for word in words]
-    return kind not in _UNSEEN_KINDS and any(path[:1] == "/" and _is_hidden(path, place) for path in paths)
-
-
-def _opens_editor(call: Git) -> bool:
-    """The agent's own editor (GIT_EDITOR=true, mostly) is not known in the cage."""
-    if call.sub == "commit":
-        named = ("-m", "--message", "-F", "--file", "-C", "--reuse-message", "--no-edit", "--dry-run")
-        return not call.has(*named)
-    if call.sub == "revert":
-        return not call.has("--no-edit", "-n", "--no-commit", "--abort", "--quit")
-    return call.has("--continue") or (
-        call.has("-a", "--annotate") and call.sub == "tag" and not call.has("-m", "--message")
-    )
-
-
-def _writes_config(call: Git, repository: Repository, settings: Config) -> bool:
-    """Does it perhaps write the configuration, which the cage guards? One made from a remote's branch follows that."""
-    plain = call.plain
-    if call.sub == "branch":
-        names = "-d -D --delete -m -M --move -c -C --copy -t --track -u --set-upstream-to --unset-upstream"
-        creates, start = bool(plain), plain[1:]
-        writes = call.has(*names.split())
-    elif call.sub in ("checkout", "switch"):
-        creates = call.has("-b", "-B", "-c", "-C", "--create", "--force-create")
-        start = plain[:1]
-        # where a name is no branch yet, git makes one from the remote's
-        writes = call.has("-t", "--track") or any(not (creates or _is_branch(word, repository)) for word in start)
-    else:
-        return False
-    always = any(
-        (section, name) == ("branch", "autosetupmerge") and value.lower() not in _ON_OR_OFF
-        for section, name, value in settings
-    )
-    return writes or (creates and (always or any(not _is_head(word) for word in start)))
-
-
-def _is_head(word: str) -> bool:
-    return word[:4] == "HEAD" and word[4:5] in ("", "~", "^") and not word[4:].strip("~^0123456789")
-
-
-def _is_branch(name: str, repository: Repository) -> bool:
-    """Or no name of a branch at all: HEAD~1, the branch before, the mark before paths."""
-    if name in ("-", "--") or _is_head(name) or os.path.isfile(repository.common + "/refs/heads/" + name):
-        return True
-    packed = _text(repository.common + "/packed-refs", 1 << 22) or ""
-    return any(line.endswith(" refs/heads/" + name) for line in packed.split("\n"))

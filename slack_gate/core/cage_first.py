@@ -12,6 +12,7 @@ import re
 import shlex
 
 from cage import cage_policy
+from slack_gate.core.caged import in_cage, works_caged
 from slack_gate.core.event import ToolEvent
 
 LONGEST = 32_768  # characters
@@ -69,7 +70,7 @@ def caged_first(event: ToolEvent) -> str | None:
         return None
     if command[:1] in "-+" or len(command) > LONGEST:  # bash takes a leading dash for options
         return None
-    if command.lstrip().startswith(UNCAGED) or not cage_policy.in_cage(event.cwd):
+    if command.lstrip().startswith(UNCAGED) or not in_cage(event.cwd):
         return None
     segments = cage_policy.read(command)
     outward = _text_is_outward(command, event.cwd) if segments is None else _line_is_outward(segments, event.cwd)
@@ -85,7 +86,7 @@ def caged_first(event: ToolEvent) -> str | None:
 def _line_is_outward(segments: list[cage_policy.Segment], cwd: str) -> bool:
     line = [segment.argv for segment in segments]
     git = [argv for argv in line if _name(argv[0]) == "git"]
-    if all(argv[0] in _STATE for argv in line) or (git and not cage_policy.works_caged(git, cwd)):
+    if all(argv[0] in _STATE for argv in line) or (git and not works_caged(git, cwd)):
         return True
     return any(map(_is_outward, line))
 
@@ -93,9 +94,7 @@ def _line_is_outward(segments: list[cage_policy.Segment], cwd: str) -> bool:
 def _text_is_outward(text: str, cwd: str) -> bool:
     line = [words for piece in _BEGINS.split(_without_heredocs(text)) if (words := _words(piece))]
     git = [words for words in line if _name(words[0]) == "git"]
-    if git and not (
-        all(words[1:2] and words[1] in _GIT_PLAIN for words in git) and cage_policy.works_caged(_GIT_TRIAL, cwd)
-    ):
+    if git and not (all(words[1:2] and words[1] in _GIT_PLAIN for words in git) and works_caged(_GIT_TRIAL, cwd)):
         return True
     return bool(_BACKGROUND.search(text)) or any(map(_is_outward, line))
 

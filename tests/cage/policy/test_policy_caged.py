@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from cage import cage_policy
+from slack_gate.core.caged import works_caged
 
 from .conftest import House, entries, git, make_repository
 
 
 def caged(house: House, command: str, cwd: Path | None = None) -> bool:
     line = [segment.argv for segment in cage_policy.read(command) or []]
-    return cage_policy.works_caged(line, str(cwd or house.repo))
+    return works_caged(line, str(cwd or house.repo))
 
 
 FITS = entries(
@@ -135,7 +136,7 @@ def test_places(house: House, tmp_path: Path) -> None:
     assert not caged(house, f"git -C {house.cache}/x status")
     assert not caged(house, f"git -C {house.repo} status", house.cache)
     assert not caged(house, "git status", Path("/\0"))
-    assert not cage_policy.works_caged([("git", "status")], "relative")
+    assert not works_caged([("git", "status")], "relative")
     assert caged(house, "git status", make_repository(tmp_path / "x"))
     git(house.repo, "worktree", "add", "-q", str(house.projects / "linked"), "-b", "side")
     assert caged(house, "git commit -m x", house.projects / "linked")
@@ -148,8 +149,8 @@ def test_a_home_in_tmp_covers_what_is_hidden_in_it(tmp_path: Path, monkeypatch: 
             monkeypatch.delenv(name)
     hidden = make_repository(tmp_path / ".hidden")
     shown = make_repository(tmp_path / "projects" / "x")
-    assert not cage_policy.works_caged([("git", "status")], str(hidden))
-    assert cage_policy.works_caged([("git", "status")], str(shown))
+    assert not works_caged([("git", "status")], str(hidden))
+    assert works_caged([("git", "status")], str(shown))
 
 
 def test_variables_that_local_git_does_not_need(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

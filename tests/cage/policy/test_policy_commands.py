@@ -294,7 +294,7 @@ HELPER_GATED = """merge 3; pr-merge 3; view; view x; view 3 4; view ٣; view -1;
 
 def arrange_helper(house: House, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     monkeypatch.setenv("GH_ISSUE_REPO", "acme/app")
-    (house.gate / "helper-repos.txt").write_text("# ours\nacme/other  # and this\n\n")
+    (house.gate / "policy.toml").write_text("helper_repositories = ['acme/other']  # ours\n")
     body, link = house.projects / "body.md", house.projects / "link.md"
     body.write_text("text")
     link.symlink_to("/etc/passwd")
@@ -355,14 +355,14 @@ def test_the_helper_with_a_planted_python(house: House, monkeypatch: pytest.Monk
 def test_networks_that_the_settings_name(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     line = "sbox --net-allow pypi -- pip download x"
     assert house.bash(line) == "gated"
-    (house.gate / "net-allow.txt").write_text("# names\npypi pypi.org files.pythonhosted.org\n")
+    (house.gate / "net-allow.txt").write_text("# names\npypi pypi.org:443 files.pythonhosted.org:443\n")
     assert house.bash(line) == "green"
     assert house.bash("sbox --net-allow pypi.org -- pip download x") == "gated"
     (house.gate / "net-allow.txt").chmod(0o666)
     assert house.bash(line) == "gated", "others can write it"
     monkeypatch.setenv("SLACK_GATE_HOME", str(house.projects / "gate"))
     (house.projects / "gate").mkdir()
-    (house.projects / "gate" / "net-allow.txt").write_text("pypi\n")
+    (house.projects / "gate" / "net-allow.txt").write_text("pypi pypi.org:443\n")
     assert house.bash(line) == "gated", "caged code can write it"
     monkeypatch.setenv("SLACK_GATE_HOME", "~/nowhere")
     assert house.bash(line) == "gated"
