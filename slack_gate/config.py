@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import tomllib
 from pathlib import Path
@@ -22,7 +23,7 @@ from slack_gate.core.secrets import mask
 from slack_gate.errors import ConfigError
 
 MAX_WAIT_S = 24 * 3600
-SECRETS = ("slack_bot_token", "slack_app_token")
+SECRETS = ("slack_bot_token", "slack_app_token", "sbx_gate_key")
 
 
 def default_home() -> Path:
@@ -73,6 +74,35 @@ class Settings(BaseSettings):
         alias="SLACK_GATE_CAGE_FIRST",
         description="Run a gated shell command in the cage first, instead of asking, where its work fits in there.",
     )
+    executor: Literal["cage", "sandboxer"] = Field(
+        "cage", alias="SLACK_GATE_EXECUTOR", description="What runs the commands that the gate itself carries out."
+    )
+    hook_executor: Literal["agent", "cage", "sandboxer"] = Field(
+        "agent",
+        alias="SLACK_GATE_HOOK_EXECUTOR",
+        description="What runs a hook's approved shell command: the agent, or the cage or the Sandboxer for it.",
+    )
+    sandboxer_api_url: str = Field(
+        "https://sandboxer.com/api/v1", alias="SANDBOXER_API_URL", description="Root of the Sandboxer API."
+    )
+    sbx_gate_key: SecretStr = Field(
+        SecretStr(""), alias="SBX_GATE_KEY", description="Sandboxer key, scoped to the one sandbox."
+    )
+    sandbox_id: str = Field("", alias="SANDBOX_ID", description="The sandbox that the Sandboxer runs commands in.")
+    agent_port: int = Field(
+        8765,
+        alias="SLACK_GATE_AGENT_PORT",
+        ge=0,
+        le=65535,
+        description="Port of the agent endpoint `/run` on 127.0.0.1; 0 turns it off.",
+    )
+    page_port: int = Field(
+        8766,
+        alias="SLACK_GATE_PAGE_PORT",
+        ge=0,
+        le=65535,
+        description="Port of the approval page on 127.0.0.1, with `--approver web`; 0 turns it off.",
+    )
     log_format: Literal["text", "json"] = Field(
         "text", alias="SLACK_GATE_LOG_FORMAT", description="Form of the daemon's own messages on stderr."
     )
@@ -92,7 +122,14 @@ class Settings(BaseSettings):
                 raise ValueError(f"{mask(user)!r} is not a Slack user id such as U012AB3CD")
         return value
 
-    @field_validator("slack_api_url")
+    @field_validator("sandbox_id")
+    @classmethod
+    def _sandbox(cls, value: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9_-]{0,64}", value):
+            raise ValueError("it is not a sandbox id such as sb_1a2b3c")
+        return value
+
+    @field_validator("slack_api_url", "sandboxer_api_url")
     @classmethod
     def _web_url(cls, value: str) -> str:
         url = urlsplit(value)
@@ -108,11 +145,11 @@ class Settings(BaseSettings):
             raise ValueError(f"{value} is not an absolute path")
         return value
 
-    @field_validator("wait", mode="before")
+    @field_validator("wait", "agent_port", "page_port", mode="before")
     @classmethod
     def _number(cls, value: object) -> object:
         if isinstance(value, bool):  # TOML's true would count as 1
-            raise ValueError("it is not a number of seconds")
+            raise ValueError("it is not a number")
         return value
 
     @classmethod

@@ -15,7 +15,7 @@ from slack_gate.errors import ConfigError
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in list(os.environ):
-        if name.startswith(("SLACK_", "GATE_", "XDG_")):
+        if name.startswith(("SLACK_", "GATE_", "XDG_", "SBX_", "SANDBOX")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("SLACK_GATE_HOME", str(tmp_path))
     return tmp_path
@@ -34,6 +34,19 @@ EACH = [
     ("wait", "SLACK_GATE_WAIT", "7", "7", 7),
     ("wait", "GATE_WAIT", "7", "7", 7),
     ("cage_first", "SLACK_GATE_CAGE_FIRST", "true", "true", True),
+    ("executor", "SLACK_GATE_EXECUTOR", "sandboxer", '"sandboxer"', "sandboxer"),
+    ("hook_executor", "SLACK_GATE_HOOK_EXECUTOR", "cage", '"cage"', "cage"),
+    (
+        "sandboxer_api_url",
+        "SANDBOXER_API_URL",
+        "http://127.0.0.1:1/v1",
+        '"http://127.0.0.1:1/v1"',
+        "http://127.0.0.1:1/v1/",
+    ),
+    ("sbx_gate_key", "SBX_GATE_KEY", "k-1", '"k-1"', SecretStr("k-1")),
+    ("sandbox_id", "SANDBOX_ID", "sb_1", '"sb_1"', "sb_1"),
+    ("agent_port", "SLACK_GATE_AGENT_PORT", "0", "0", 0),
+    ("page_port", "SLACK_GATE_PAGE_PORT", "1", "1", 1),
     ("log_format", "SLACK_GATE_LOG_FORMAT", "json", '"json"', "json"),
 ]
 
@@ -155,7 +168,7 @@ def test_urls_that_tokens_may_travel_to(monkeypatch: pytest.MonkeyPatch, url: st
         ("home = '/x'", "unknown setting home"),
         ("slack_gate_home = '/x'", "unknown setting slack_gate_home"),
         ("[slack]\nwait = 5", "unknown setting slack"),
-        ("wait = true", "number of seconds"),
+        ("wait = true", "not a number"),
         ("wait = 'soon'", "integer"),
         ("wait = [1]", "integer"),
         ("approvers = 5", "tuple"),

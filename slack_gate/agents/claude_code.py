@@ -7,7 +7,7 @@ from typing import Any
 
 from slack_gate.agents.event_json import strict_object, text_field
 from slack_gate.core.answer import Answer, Ruling
-from slack_gate.core.event import SHELL_TOOLS, MalformedEvent, NoDecision, ToolEvent
+from slack_gate.core.event import OWN_TOOLS, SHELL_TOOLS, MalformedEvent, NoDecision, ToolEvent
 
 NAME = "claude-code"
 DECIDING = frozenset({"PreToolUse", "PermissionRequest"})
@@ -29,6 +29,8 @@ def parse(event: bytes) -> ToolEvent | NoDecision:
     if not isinstance(tool_input, dict):
         raise MalformedEvent("The hook event has no tool_input object.")
     tool = text_field(value, "tool_name")
+    if tool in OWN_TOOLS:
+        raise MalformedEvent(f"The tool {tool!r} is none of the agent's.")
     if tool in SHELL_TOOLS and not isinstance(tool_input.get("command"), str):
         raise MalformedEvent("The shell call has no command text.")
     return ToolEvent(

@@ -12,12 +12,21 @@ from slack_gate.daemon.serve import serve as run_daemon
 
 
 @click.command()
-def serve() -> None:
-    """The daemon: asks the approvers in Slack and answers the hooks, until SIGTERM or Ctrl-C.
+@click.option(
+    "--approver",
+    "approvers",
+    multiple=True,
+    type=click.Choice(["slack", "web", "terminal"]),
+    default=("slack", "web"),
+    show_default=True,
+    help="Where people are asked; may be given several times. Only slack needs tokens.",
+)
+def serve(approvers: tuple[str, ...]) -> None:
+    """The daemon: asks the approvers and answers the agents, until SIGTERM or Ctrl-C.
 
     Settings come from the environment and config.toml in SLACK_GATE_HOME; README.md lists them.
     """
     settings = load()
     configure(settings.log_format)
     warn_of_writable_program()
-    asyncio.run(run_daemon(settings))
+    asyncio.run(run_daemon(settings, approvers))

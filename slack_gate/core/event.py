@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-SHELL_TOOLS = frozenset({"Bash"})
+# What the gate itself carries out, by executor; such a name is bound into the digest and into what Always remembers.
+RUNS = {"cage": "run in the cage", "sandboxer": "run in the Sandboxer"}
+APPROVAL = "a yes or no"  # a sentence that a person agrees to or not; nothing runs
+OWN_TOOLS = frozenset({*RUNS.values(), APPROVAL})  # no agent's tool may pass for one of these
+SHELL_TOOLS = frozenset({"Bash", *RUNS.values()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,11 @@ class ToolEvent:
             return None
         command = self.tool_input.get("command")
         return command if isinstance(command, str) else None
+
+    @property
+    def executor(self) -> str | None:
+        """Which executor of the gate is to run it; None for a call that the agent carries out itself."""
+        return next((name for name, tool in RUNS.items() if tool == self.tool), None)
 
     @property
     def unusual_flags(self) -> tuple[str, ...]:

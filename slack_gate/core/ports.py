@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from slack_gate.core.request import Decision, Request
 from slack_gate.core.rules import Key, Rule
+from slack_gate.core.run import Result
 
 Clock = Callable[[], float]  # seconds since the epoch, a clock that counts sleep
 
@@ -30,6 +31,8 @@ class Entry:
     latency: float | None = None
     user: str | None = None
     reason: str | None = None
+    command_id: str | None = None
+    exit_code: int | None = None
 
 
 class Verdict(StrEnum):
@@ -87,6 +90,14 @@ class Store(Protocol):
 
     async def undeliverable(self, request: str, reason: str, now: float) -> Request | None: ...
 
+    async def admitted(self, request: Request, run: str, executor: str) -> Request: ...
+
+    async def claimed(self, request: str, run: str, executor: str, now: float) -> Request | None: ...
+
+    async def finished(self, run: str, result: Result, stdout: str, stderr: str, now: float) -> Request | None: ...
+
+    async def lost(self, home: str, now: float) -> list[Request]: ...
+
     async def recorded(self) -> None: ...
 
     async def tidied(self) -> None: ...
@@ -98,20 +109,36 @@ class Store(Protocol):
     async def rules(self) -> Sequence[Rule]: ...
 
 
+class Event(Protocol):
+    """As asyncio's."""
+
+    async def wait(self) -> object: ...
+
+    def is_set(self) -> bool: ...
+
+    def clear(self) -> None: ...
+
+
+class Executor(Protocol):
+    """Carries commands out. `output` is told each piece as it comes: stream name, bytes."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def run(
+        self, command: str, cwd: str, timeout: float, stop: Event, output: Callable[[str, bytes], None]
+    ) -> Result:
+        """Never raises for what the command or the executor does. `timeout` in seconds; `stop` set ends it early,
+        where that can be done. Cancelling ends it too, without a result."""
+        ...
+
+
 class Waiting(Protocol):
     """Who waits for a request to end (`store/wakeups.py`)."""
 
     def listening(self, request: str) -> AbstractContextManager[Event]: ...
 
     def wake(self, request: str) -> None: ...
-
-
-class Event(Protocol):
-    """As asyncio's: set once the request may have ended."""
-
-    async def wait(self) -> object: ...
-
-    def clear(self) -> None: ...
 
 
 class Judgement(Protocol):

@@ -73,11 +73,17 @@ class Request:
     decided_by: str = ""
     decided_name: str = ""
     reason: str = ""
+    via: str = ""  # how the log names what decided it: `human-slack`, `allowlist`, `timeout`
 
     @property
     def event(self) -> ToolEvent:
         """The call that was asked about; exact only while pending, masked after."""
         return ToolEvent(self.agent, self.session, self.key, self.tool, self.tool_input, self.cwd)
+
+
+BY_SLACK = "human-slack"
+BY_PAGE = "human-web"
+BY_TERMINAL = "human-cli"
 
 
 class Choice(StrEnum):

@@ -12,8 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cage import cage_policy
-from slack_gate.core.event import SHELL_TOOLS, ToolEvent
+from slack_gate.core.event import APPROVAL, SHELL_TOOLS, ToolEvent
 from slack_gate.core.request import canonical
+
+RUN_FIELDS = frozenset({"command", "reason", "timeoutSeconds"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +51,14 @@ class Coverage:
 
 def keys_to_remember(event: ToolEvent) -> tuple[Key, ...]:
     """What Always would save for this call; empty when nothing of it may be remembered, or could be honoured."""
-    if event.unusual_flags or event.tool in cage_policy.UNGATED:  # reading tools are asked only near the gate's files
+    if event.unusual_flags or event.tool == APPROVAL:
+        return ()
+    if event.tool in cage_policy.UNGATED:  # reading tools are asked only near the gate's files
         return ()
     if event.tool not in SHELL_TOOLS:
         return (Key(event.tool, (_exact(event),)),) if _means_the_same_anywhere(event) else ()
-    if event.command is None or not cage_policy.BASH_FIELDS.issuperset(event.tool_input):
+    fields = cage_policy.BASH_FIELDS if event.executor is None else RUN_FIELDS
+    if event.command is None or not fields.issuperset(event.tool_input):
         return ()
     words = dict.fromkeys(cage_policy.keys(event.command))
     return tuple(Key(event.tool, key) for key in words) if words and _released(event, event.command) else ()
@@ -79,7 +84,10 @@ def _released(event: ToolEvent, command: str) -> str:
 
     Caged code may have rewritten what a project runner runs since Always was pressed, so that goes into the cage; where
     the cage cannot do it (git that needs the network), or would not be the trusted one, a person looks again.
+    What the gate runs itself is confined already.
     """
+    if event.executor is not None:
+        return command
     segments = cage_policy.read(command) or []
     runners = [segment.argv for segment in segments if cage_policy.is_project_runner(segment.argv, event.cwd)]
     if not runners:

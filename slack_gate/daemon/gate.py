@@ -10,17 +10,22 @@ expire   time is over
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from cage import cage_policy
 from slack_gate.core import cage_first, rules
+from slack_gate.core.allowlist import Allowlist
 from slack_gate.core.answer import Answer, Ruling, deny, settled
 from slack_gate.core.caged import caged_git
-from slack_gate.core.event import NoDecision, ToolEvent
+from slack_gate.core.event import RUNS, NoDecision, ToolEvent
+from slack_gate.core.inside import wrapped
 from slack_gate.core.ports import Click, Clock, Entry, Judgement, Policy, Store, Verdict, Waiting
-from slack_gate.core.request import Choice, Decision, Request, State, digest
+from slack_gate.core.request import BY_PAGE, BY_SLACK, BY_TERMINAL, Choice, Decision, Request, State, digest
 from slack_gate.core.respell import pinned
+from slack_gate.core.run import MAX_TIMEOUT_S
 from slack_gate.core.secrets import mask
 from slack_gate.daemon.apart import apart, in_thread
 from slack_gate.daemon.own_files import OwnFiles
@@ -29,6 +34,7 @@ from slack_gate.errors import GateError
 
 GRACE_S = 30.0  # how long a hook that vanished without a word may come back
 REPEAT_S = 30.0  # how long an answered call may be answered again to another client of the same call
+HELD_S = 600.0  # how long an approved command waits to be fetched by the agent that was told to
 MIN_S = 0.5  # a client may say that it cannot wait at all
 MARGIN_S = 5.0  # the request ends this long before its client gives up
 
@@ -50,19 +56,21 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class House:
-    """What is the same for every request of this daemon. `surface` is where approvers are asked; times in seconds.
-
-    `cages`: a cage starts on this machine, so that calls can be released into it; `cage_first`: gated ones too.
-    """
+    """What is the same for every request of this daemon; times in seconds."""
 
     home: str
     host: str
-    approvers: Sequence[str]
+    approvers: Sequence[str]  # in Slack
     team: str
     surface: str
     wait: float
-    cages: bool = False
-    cage_first: bool = False
+    cages: bool = False  # a cage starts on this machine, so that calls can be released into it
+    cage_first: bool = False  # gated ones too
+    executors: Sequence[str] = ()  # what this daemon can run commands with, by name
+    hook_executor: str = "agent"  # what runs a hook's allowed command; `agent`: the agent itself
+    launcher: Sequence[str] = ()  # the words that start this program
+    page: str = ""  # address of the page, empty without one
+    terminal: bool = False  # a person can answer in the daemon's own terminal
 
 
 class Gate:
@@ -90,9 +98,14 @@ class Gate:
         self._clock = clock
         self._unshowable = unshowable
         self._changed = changed
+        self._allowlist = Allowlist()
+        self._viewers = 0  # people who look at the page now
+        doors = {BY_PAGE: bool(house.page), BY_TERMINAL: house.terminal}
+        self._doors = {by for by, is_open in doors.items() if is_open}
         self._callers: dict[str, int] = {}
         self._left: dict[str, float] = {}
         self._unrecorded: set[str] = set()
+        self._held: dict[str, tuple[ToolEvent, float]] = {}
 
     async def resume(self) -> None:
         """After a start: agents of requests still pending get the grace to come back."""
@@ -112,6 +125,8 @@ class Gate:
         refusal, judged, reached = await apart(lambda: self._judge(event), caller.size)
         if refusal is not None:
             return await self._refused(event, refusal)
+        if event.executor is not None:
+            return await self._submit_run(event, caller, judged, reached)
         if (caged := await apart(lambda: self._caged_git(event), caller.size)) is not None:
             await self._store.answered(self._entry(event, "green", "policy", "in the cage"))
             return Answer(Ruling.ALLOW, "Green: local git, run in the cage.", caged)
@@ -127,7 +142,9 @@ class Gate:
         if judged.verdict == "ungated":
             await self._store.answered(self._entry(event, "ungated", "policy"))
             return Answer(Ruling.SILENT)
-        coverage = rules.covered(event, await self._store.rules())
+        if event.command is not None and (why := self._not_handed_over(event)) is not None:
+            return await self._refused(event, why)
+        coverage = await self._coverage(event)
         text = self._pinned(coverage.command or event.command) if coverage is not None else None
         if coverage is not None and text is not None:
             saved = ", ".join(coverage.rules)
@@ -138,9 +155,50 @@ class Gate:
             return Answer(Ruling.ALLOW, f"In the cage, not asked: {judged.rule}.", caged, cage_first.ADVICE)
         return await self._ask(event, caller, _why(judged))
 
+    async def _submit_run(self, event: ToolEvent, caller: Caller, judged: Judgement, reached: bool) -> Answer | Request:
+        """A command that the gate runs itself: the Request is running already when nobody needs to be asked."""
+        if (executor := event.executor) is None or executor not in self._house.executors:
+            return await self._refused(event, f"This slack-gate has no {executor} executor set up.")
+        why = _why(judged)
+        if reached:
+            return await self._ask(event, caller, f"{why}; it could reach what slack-gate rests on")
+        if (via := await self._unasked(event, judged)) is None:
+            return await self._ask(event, caller, f"it is not on the allowlist: {why}")
+        request = replace(self._new(event, caller, why), via=via[0], reason=via[1])
+        request = replace(request, digest=await self._digest(event, request.key))
+        filed = await self._store.admitted(request, caller.nonce, executor)
+        if filed.id != request.id:
+            return await self._refused(event, "This call was answered before; an approval counts once.")
+        return filed
+
+    async def _unasked(self, event: ToolEvent, judged: Judgement) -> tuple[str, str] | None:
+        """What lets a run through without asking, as the log names it, and the rules of Always; None to ask."""
+        if event.command is not None and self._allowlist.allows(event.command):
+            return "allowlist", ""
+        if event.executor == "cage" and judged.verdict == "green":
+            return "green", ""
+        coverage = await self._coverage(event)
+        return None if coverage is None else ("always", ", ".join(coverage.rules))
+
+    async def _coverage(self, event: ToolEvent) -> rules.Coverage | None:
+        if event.executor is None and self._house.hook_executor == "sandboxer":
+            return None  # what is handed over is held for one approval each
+        coverage = rules.covered(event, await self._store.rules())
+        if coverage is None or coverage.command is not None or self._house.hook_executor != "cage":
+            return coverage
+        return replace(coverage, command=wrapped(event)) if event.command is not None else coverage
+
+    def _not_handed_over(self, event: ToolEvent) -> str | None:
+        """Why an approved command could not be handed to the executor that the settings name."""
+        if self._house.hook_executor == "agent":
+            return None
+        if wrapped(event) is None or (self._house.hook_executor == "cage" and not self._house.cages):
+            return f"It cannot be run by the {self._house.hook_executor} executor here, as the settings say it must be."
+        return None
+
     def _judge(self, event: ToolEvent) -> tuple[str | None, Judgement, bool]:
         """Why it is refused outright; the policy's verdict; whether, not green, it reaches what the gate rests on."""
-        judged = self._policy.explain(event.tool, dict(event.tool_input), event.cwd)
+        judged = self._explained(event)
         reached = judged.verdict != "green" and self._own_files.reached_by(event)
         return self._own_files.refusal(event), judged, reached
 
@@ -171,6 +229,8 @@ class Gate:
         return deny(sentence)
 
     async def _ask(self, event: ToolEvent, caller: Caller, why: str) -> Answer | Request:
+        if event.command is not None and event.executor is None and self._house.hook_executor != "agent":
+            why = f"{why}; approved, it will {RUNS[self._house.hook_executor]}"
         request = self._new(event, caller, why)
         if (too_long := await apart(lambda: self._unshowable(request), caller.size)) is not None:
             return await self._refused(event, too_long)
@@ -252,9 +312,29 @@ class Gate:
         if request in self._unrecorded:  # the log may have failed, and been mended, while this waited
             return await self._refused(event, _UNRECORDED, request)
         hint = self._explained(event).hint if row.state is State.EXPIRED else ""
-        return settled(row, hint)
+        answer = settled(row, hint)
+        if answer.ruling is Ruling.ALLOW and event.command is not None and event.executor is None:
+            return replace(answer, command=self._handed_over(row, event))
+        return answer
+
+    def _handed_over(self, request: Request, event: ToolEvent) -> str | None:
+        """What the agent runs instead of an approved command, where the settings name an executor; else None."""
+        if self._house.hook_executor == "cage":
+            return self._pinned(wrapped(event))
+        if self._house.hook_executor == "sandboxer":
+            fields = {"command": event.command, "timeoutSeconds": MAX_TIMEOUT_S}
+            self._held[request.id] = replace(event, tool=RUNS["sandboxer"], tool_input=fields), self._clock()
+            return shlex.join([*self._house.launcher, "run", "--approved", request.id])
+        return None
+
+    def held(self, request: str) -> ToolEvent | None:
+        """The call that was handed over for this approved request, once; None when it is not there any more."""
+        event, _ = self._held.pop(request, (None, 0.0))
+        return event
 
     def _explained(self, event: ToolEvent) -> Judgement:
+        if event.executor is not None:
+            return self._policy.explain("Bash", {"command": event.command}, event.cwd)
         return self._policy.explain(event.tool, dict(event.tool_input), event.cwd)
 
     async def _end_of(self, request: str) -> Request | None:
@@ -287,7 +367,7 @@ class Gate:
             raise
         if click.verdict is Verdict.DECIDED:
             self._unrecorded.discard(decision.request)
-            self._ended([click.request] if click.request else [])
+            self.ended([click.request] if click.request else [])
         else:
             await self._store.answered(_late(decision, click))
             await self.expire()
@@ -304,6 +384,8 @@ class Gate:
         return await self._store.decided(decision, keys, [str(key) for key in keys], self._clock())
 
     def _is_approver(self, decision: Decision) -> bool:
+        if decision.by != BY_SLACK:  # who may use the page or the terminal is seen to there
+            return decision.by in self._doors
         return decision.user in self._house.approvers and decision.team == self._house.team
 
     async def asked(self, decision: Decision) -> Click:
@@ -323,25 +405,41 @@ class Gate:
     async def cancel(self, request: str) -> None:
         """The client says that it will not wait any longer."""
         if (ended := await self._store.cancelled(request, "caller", self._clock())) is not None:
-            self._ended([ended])
+            self.ended([ended])
 
     async def undeliverable(self, request: str, reason: str) -> None:
-        """No approver could be asked."""
+        """No approver could be asked in Slack. It ends, unless somebody can see it elsewhere now."""
+        if self._viewers or self._house.terminal:
+            await self._store.answered(Entry("undelivered", "gate", request=request, reason=reason))
+            return
+        if self._house.page:
+            reason = f"{reason} It can be approved on {self._house.page}: have that page opened, then ask again."
         if (ended := await self._store.undeliverable(request, reason, self._clock())) is not None:
-            self._ended([ended])
+            self.ended([ended])
 
     async def expire(self) -> None:
         """Ends what is over: requests past their time, and those whose client has been gone for the whole grace."""
-        if not self._callers and not self._left:
+        if not self._callers and not self._left and not self._held:
             return
         now = self._clock()
-        self._ended(await self._store.expired(self._house.home, now))
+        self._held = {request: held for request, held in self._held.items() if now - held[1] < HELD_S}
+        self.ended(await self._store.expired(self._house.home, now))
         for request, left_at in list(self._left.items()):
             if now - left_at >= GRACE_S:
                 del self._left[request]
                 await self.cancel(request)
 
-    def _ended(self, requests: Sequence[Request]) -> None:
+    @contextmanager
+    def viewed(self) -> Iterator[None]:
+        """While somebody looks at the page."""
+        self._viewers += 1
+        try:
+            yield
+        finally:
+            self._viewers -= 1
+
+    def ended(self, requests: Sequence[Request]) -> None:
+        """These have changed: whoever waits and every card hears of it."""
         for request in requests:
             self._waiting.wake(request.id)
         if requests:

@@ -10,26 +10,32 @@ import os
 import signal
 import socket
 import stat
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import asynccontextmanager
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import structlog
+from slack_sdk.web.async_client import AsyncWebClient
 from sqlalchemy import make_url
 
 from cage import cage_policy
-from slack_gate.config import Settings, secret_files
-from slack_gate.core.ports import Clock
+from slack_gate.config import SECRETS, Settings, secret_files
+from slack_gate.core.ports import Executor
+from slack_gate.daemon.changes import Changes
 from slack_gate.daemon.clock import SteadyClock
 from slack_gate.daemon.gate import Gate, House
 from slack_gate.daemon.outbox import Outbox
 from slack_gate.daemon.own_files import OwnFiles, guarded_places
 from slack_gate.daemon.programs import cage_starts, trusted_programs
+from slack_gate.daemon.runs import Runs
 from slack_gate.daemon.socket import hook_socket, only_daemon
 from slack_gate.daemon.sweeper import sweep
 from slack_gate.errors import ConfigError
+from slack_gate.executors.cage import Cage
+from slack_gate.executors.sandboxer import Sandboxer
 from slack_gate.slack.app import Buttons
 from slack_gate.slack.cards import unshowable
 from slack_gate.slack.link import Link, check_app_token, check_bot_token, web_client
@@ -39,7 +45,8 @@ from slack_gate.store.cards import Cards
 from slack_gate.store.store import Store
 from slack_gate.store.wakeups import Wakeups
 
-SURFACE = "slack"
+SLACK, WEB, TERMINAL = "slack", "web", "terminal"  # where approvers are asked
+CAGE, SANDBOXER = "cage", "sandboxer"
 PR_SET_DUMPABLE = 4
 
 log = structlog.get_logger()
@@ -52,16 +59,20 @@ class Running:
     settings: Settings
     gate: Gate
     store: Store
+    runs: Runs
+    changes: Changes
 
 
-async def serve(settings: Settings) -> None:
+async def serve(settings: Settings, approvers: Sequence[str]) -> None:
     """The daemon until SIGTERM or SIGINT. Raises GateError when it cannot start."""
     _not_traceable()
+    for name in SECRETS:  # no program started from here inherits them
+        os.environ.pop(name.upper(), None)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with running(settings):
+    async with running(settings, approvers):
         log.info("waiting for hooks", socket=str(settings.socket_path), approvers=list(settings.approvers))
         gc.freeze()  # what stands now stands for good: no collection need look through it while a hook waits
         _notify("READY=1")
@@ -71,39 +82,95 @@ async def serve(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def running(settings: Settings) -> AsyncIterator[Running]:
+async def running(settings: Settings, approvers: Sequence[str] = (SLACK,)) -> AsyncIterator[Running]:
     """Starts in the order that fails closed: the right to be the only one, tokens, people, store, link, socket last."""
-    _require(settings)
+    _require(settings, approvers)
     make_private(settings.home)
     with only_daemon(settings.socket_path):
-        async with _running(settings) as daemon:
-            yield daemon
+        async with AsyncExitStack() as opened:
+            yield await _started(settings, approvers, opened)
 
 
-@asynccontextmanager
-async def _running(settings: Settings) -> AsyncIterator[Running]:
-    client = web_client(settings.slack_bot_token.get_secret_value(), settings.slack_api_url)
-    app_token = settings.slack_app_token.get_secret_value()
-    team = await check_bot_token(client, settings.team)
-    await check_app_token(client, app_token)
-    people = People(client)
-    for approver in settings.approvers:
-        await people.check(approver)
-    clock = SteadyClock()
+async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncExitStack) -> Running:
+    slack = await _Slack.checked(settings) if SLACK in approvers else None
+    clock, changes = SteadyClock(), Changes()
     programs = trusted_programs(Path.home())
     if not (cages := await cage_starts(programs.get("sbox"))):
         log.warning("no cage starts here, so git runs uncaged and is asked more often; `sbox --check` says why")
-    async with Store(settings.database, settings.log_path, clock) as store, _tasks() as group:
-        running = _Assembly(settings, store, Wakeups(), group, clock)
-        link = Link(running.buttons(client, people, team, programs, cages).app, app_token)
-        running.outbox = Outbox(Cards(store.database, SURFACE), Messenger(client), link.down, clock)
-        async with link.opened():
-            tasks = [group.create_task(running.outbox.run(running.gate)), group.create_task(sweep(running.gate, store))]
-            await running.gate.resume()
-            async with hook_socket(settings.socket_path, running.gate, lambda: _status(link)):
-                yield Running(settings, running.gate, store)
-            for task in tasks:
-                task.cancel()
+    executors: dict[str, Executor] = {CAGE: Cage(programs.get("sbox") if cages else None)}
+    if key := settings.sbx_gate_key.get_secret_value():
+        sandboxer = Sandboxer(settings.sandboxer_api_url, settings.sandbox_id, key)
+        executors[SANDBOXER] = await opened.enter_async_context(sandboxer)
+    store = await opened.enter_async_context(Store(settings.database, settings.log_path, clock))
+    group = await opened.enter_async_context(_tasks())
+    house = _house(settings, approvers, slack.team if slack else "", cages, executors)
+    own = OwnFiles(_places(settings), guarded_places(Path.home()))
+    gate = Gate(store, Wakeups(), cage_policy, own, programs, house, clock, unshowable, changes.wake)
+    runs = Runs(gate, store, executors, clock)
+    await runs.resume(house.home)
+    works: list[Coroutine[Any, Any, None]] = [sweep(gate, store)]
+    link = None
+    if slack is not None:
+        link = Link(Buttons(slack.client, gate, slack.people, _later(group)).app, slack.app_token)
+        cards = Cards(store.database, SLACK, house.home)
+        outbox = Outbox(cards, Messenger(slack.client), link.down, clock, lambda: bool(house.page) or house.terminal)
+        changes.also(outbox.wake)
+        await opened.enter_async_context(link.opened())
+        works.append(outbox.run(gate))
+    tasks = [group.create_task(work) for work in works]
+    opened.callback(lambda: [task.cancel() for task in tasks])
+    opened.push_async_callback(runs.close)
+    await gate.resume()
+    await opened.enter_async_context(hook_socket(settings.socket_path, gate, lambda: _status(link)))
+    return Running(settings, gate, store, runs, changes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slack:
+    """What was found out about Slack before anything else starts."""
+
+    client: AsyncWebClient
+    app_token: str
+    team: str
+    people: People
+
+    @classmethod
+    async def checked(cls, settings: Settings) -> _Slack:
+        """Raises SlackError when a token, the team or an approver is not right."""
+        client = web_client(settings.slack_bot_token.get_secret_value(), settings.slack_api_url)
+        app_token = settings.slack_app_token.get_secret_value()
+        team = await check_bot_token(client, settings.team)
+        await check_app_token(client, app_token)
+        people = People(client)
+        for approver in settings.approvers:
+            await people.check(approver)
+        return cls(client, app_token, team, people)
+
+
+def _house(
+    settings: Settings, approvers: Sequence[str], team: str, cages: bool, executors: Mapping[str, Executor]
+) -> House:
+    host = socket.gethostname()
+    return House(
+        home=f"{host}:{settings.socket_path}",
+        host=host,
+        approvers=settings.approvers if SLACK in approvers else (),
+        team=team,
+        surface=SLACK,
+        wait=settings.wait,
+        cages=cages,
+        cage_first=settings.cage_first,
+        executors=tuple(executors),
+        hook_executor=settings.hook_executor,
+        launcher=[sys.executable, "-I", "-m", "slack_gate"],
+        page=f"http://127.0.0.1:{settings.page_port}/" if WEB in approvers and settings.page_port else "",
+        terminal=TERMINAL in approvers,
+    )
+
+
+def _places(settings: Settings) -> list[Path]:
+    """What no tool of an agent gets into."""
+    return [settings.home, settings.socket_path.parent, *secret_files().values(), *_database_files(settings)]
 
 
 @asynccontextmanager
@@ -118,51 +185,8 @@ async def _tasks() -> AsyncIterator[asyncio.TaskGroup]:
         raise
 
 
-class _Assembly:
-    """The gate and what calls it know one another; this ties the knot."""
-
-    outbox: Outbox
-
-    def __init__(
-        self, settings: Settings, store: Store, wakeups: Wakeups, group: asyncio.TaskGroup, clock: Clock
-    ) -> None:
-        self._settings = settings
-        self._store = store
-        self._wakeups = wakeups
-        self._group = group
-        self._clock = clock
-        self.gate: Gate
-
-    def buttons(self, client: Any, people: People, team: str, programs: Mapping[str, str], cages: bool) -> Buttons:
-        host = socket.gethostname()
-        settings = self._settings
-        house = House(
-            home=f"{host}:{settings.socket_path}",
-            host=host,
-            approvers=settings.approvers,
-            team=team,
-            surface=SURFACE,
-            wait=settings.wait,
-            cages=cages,
-            cage_first=settings.cage_first,
-        )
-        places = [settings.home, settings.socket_path.parent, *secret_files().values(), *_database_files(settings)]
-        own = OwnFiles(places, guarded_places(Path.home()))
-        self.gate = Gate(
-            self._store,
-            self._wakeups,
-            cage_policy,
-            own,
-            programs,
-            house,
-            self._clock,
-            unshowable,
-            lambda: self.outbox.wake(),
-        )
-        return Buttons(client, self.gate, people, self._later)
-
-    def _later(self, work: Coroutine[Any, Any, None]) -> object:
-        return self._group.create_task(_guarded(work))
+def _later(group: asyncio.TaskGroup) -> Callable[[Coroutine[Any, Any, None]], object]:
+    return lambda work: group.create_task(_guarded(work))
 
 
 def _database_files(settings: Settings) -> list[Path]:
@@ -179,23 +203,33 @@ async def _guarded(work: Coroutine[Any, Any, None]) -> None:
         log.exception("an answer to a click failed")
 
 
-def _status(link: Link) -> bytes:
-    """What `slack-gate status` prints: never a token."""
-    down = link.down()
-    status = {"healthy": down is None, "lastInboundSeconds": round(link.silent_s(), 1), "fault": down}
+def _status(link: Link | None) -> bytes:
+    """What `slack-gate status` prints: never a token. Without Slack there is nothing to be heard."""
+    down = link.down() if link else None
+    heard = round(link.silent_s(), 1) if link else None
+    status = {"healthy": down is None, "lastInboundSeconds": heard, "fault": down}
     return json.dumps(status).encode()
 
 
-def _require(settings: Settings) -> None:
-    for name in ("slack_bot_token", "slack_app_token"):
-        if not getattr(settings, name).get_secret_value():
+def _require(settings: Settings, approvers: Sequence[str]) -> None:
+    if SLACK in approvers:
+        for name in ("slack_bot_token", "slack_app_token"):
+            if not getattr(settings, name).get_secret_value():
+                raise ConfigError(
+                    f"{name.upper()} is not set.",
+                    "README.md says how to get it; `slack-gate serve --approver web` and `slack-gate demo` need none.",
+                )
+        if not settings.approvers:
             raise ConfigError(
-                f"{name.upper()} is not set.", "README.md says how to get it; `slack-gate demo` needs no tokens."
+                "SLACK_GATE_APPROVERS is empty, so nobody could approve anything.", "Set it to your Slack member id."
             )
-    if not settings.approvers:
-        raise ConfigError(
-            "SLACK_GATE_APPROVERS is empty, so nobody could approve anything.", "Set it to your Slack member id."
-        )
+    if not set(approvers) - ({WEB} if not settings.page_port else set()):
+        raise ConfigError("No surface is on, so nobody could approve anything.", "See `slack-gate serve --help`.")
+    if SANDBOXER in (settings.executor, settings.hook_executor):
+        for name in ("sbx_gate_key", "sandbox_id"):
+            value = getattr(settings, name)
+            if not (value if isinstance(value, str) else value.get_secret_value()):
+                raise ConfigError(f"{name.upper()} is not set, so the Sandboxer cannot be used.")
 
 
 def make_private(home: Path) -> None:

@@ -41,8 +41,8 @@ def chained(entry: Entry, seq: int, previous: str, now: float) -> Line:
     """The line for `entry`: every text masked and bounded, the chain's hash over everything else in the line."""
     stamp = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     fields: dict[str, Any] = {"seq": seq, "ts": stamp, **{name: getattr(entry, name) for name in _NAMES}}
-    fields |= {"commandId": None, "exitCode": None}
-    for name in _NAMES:
+    fields |= {"commandId": fields.pop("command_id"), "exitCode": fields.pop("exit_code")}
+    for name in fields:
         if isinstance(fields[name], str):
             fields[name] = _bounded(mask(fields[name]))  # in this order: a cut secret would not be known for one
     fields["prev"] = previous

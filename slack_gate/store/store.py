@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -14,13 +14,14 @@ from typing import Any, Self, TypeVar
 from sqlalchemy import ColumnElement, Connection, Row, insert, select, update
 
 from slack_gate.core.ports import Click, Clock, Entry, Verdict
-from slack_gate.core.request import Choice, Decision, Request, State, may
+from slack_gate.core.request import BY_SLACK, Choice, Decision, Request, State, may
 from slack_gate.core.rules import Key, Rule
+from slack_gate.core.run import Result, unknown
 from slack_gate.core.secrets import mask, mask_value
-from slack_gate.errors import LogError, NotFound
+from slack_gate.errors import LogError, NotFound, StoreError
 from slack_gate.store.database import Database, create_tables
 from slack_gate.store.log import FIRST, Journal, Line, chained
-from slack_gate.store.tables import cards, log, requests, rules
+from slack_gate.store.tables import cards, log, requests, rules, runs
 
 _BATCH = 1000
 # Every answer runs these two; building a statement costs more than running it.
@@ -89,12 +90,7 @@ class Store:
         """Files a new pending request with a card for each approver; the same call again gets the row on file."""
 
         def work(tx: _Transaction) -> Request:
-            same_call = (
-                (requests.c.agent == request.agent)
-                & (requests.c.session == request.session)
-                & (requests.c.key == request.key)
-            )
-            if (row := tx.one(requests, same_call)) is not None:
+            if (row := tx.one(requests, _same_call(request))) is not None:
                 return as_request(row)
             tx.connection.execute(insert(requests).values(**_columns(request)))
             for approver in approvers:
@@ -136,6 +132,46 @@ class Store:
     async def undeliverable(self, request: str, reason: str, now: float) -> Request | None:
         """No approver could be asked; None when the request had ended before."""
         return _first(await self._end_all(requests.c.id == request, State.UNDELIVERABLE, "gate", reason, now))
+
+    async def admitted(self, request: Request, run: str, executor: str) -> Request:
+        """Files a request that needs no asking as running; `request.via` says what let it. Never the same call twice:
+        then the row on file comes back."""
+
+        def work(tx: _Transaction) -> Request:
+            if (row := tx.one(requests, _same_call(request))) is not None:
+                return as_request(row)
+            tx.connection.execute(insert(requests).values(**_columns(request)))
+            admitted = _end(tx, request, State.APPROVED, _decision(request.via, request.reason), log=False)
+            started = admitted and _start(tx, admitted.id, run, executor)
+            if started is None:
+                raise StoreError(f"The request {request.id} could not be started.")
+            return started
+
+        return await self._run(work)
+
+    async def claimed(self, request: str, run: str, executor: str, now: float) -> Request | None:
+        """The right to run an approved request, given once: from now on it may have run. None when it is not there."""
+        return await self._run(lambda tx: _start(tx, request, run, executor), now)
+
+    async def finished(self, run: str, result: Result, stdout: str, stderr: str, now: float) -> Request | None:
+        """How a run ended, its output masked and printable; None when it had been declared lost."""
+
+        def work(tx: _Transaction) -> Request | None:
+            row = tx.one(runs, (runs.c.id == run) & runs.c.ended_at.is_(None))
+            return None if row is None else _finish(tx, row, result, stdout, stderr)
+
+        return await self._run(work, now)
+
+    async def lost(self, home: str, now: float) -> list[Request]:
+        """After a start: what ran when this home's daemon died. It is never run again."""
+
+        def work(tx: _Transaction) -> list[Request]:
+            query = select(runs).where(runs.c.home == home, runs.c.ended_at.is_(None))
+            gone = unknown("slack-gate stopped while it ran;")
+            ended = [_finish(tx, row, gone) for row in tx.connection.execute(query).all()]
+            return [request for request in ended if request is not None]
+
+        return await self._run(work, now)
 
     async def revoked(self, rule: str, now: float) -> Rule:
         """Ends a rule at once; raises NotFound."""
@@ -236,7 +272,7 @@ class Store:
     async def _end_all(
         self, condition: ColumnElement[bool], state: State, by: str, reason: str, now: float
     ) -> list[Request]:
-        how = Decision("", "", Choice.DENY, by=by, user="", name="", reason=reason)
+        how = _decision(by, reason)
 
         def work(tx: _Transaction) -> list[Request]:
             query = select(requests).where(condition, requests.c.state == State.PENDING)
@@ -247,7 +283,65 @@ class Store:
         return await self._run(work, now)
 
 
-def _end(tx: _Transaction, request: Request, state: State, how: Decision) -> Request | None:
+def _decision(by: str, reason: str) -> Decision:
+    """What decides without a person."""
+    return Decision("", "", Choice.DENY, by=by, user="", name="", reason=reason)
+
+
+def _same_call(request: Request) -> ColumnElement[bool]:
+    return (
+        (requests.c.agent == request.agent) & (requests.c.session == request.session) & (requests.c.key == request.key)
+    )
+
+
+def _start(tx: _Transaction, request: str, run: str, executor: str) -> Request | None:
+    """Approved to running, and the run's row: one conditional UPDATE and one unique row, so it happens once."""
+    row = _moved(tx, request, State.RUNNING)
+    if row is None:
+        return None
+    started = as_request(row)
+    values = {"id": run, "request": request, "home": started.home, "executor": executor, "started_at": tx.now}
+    tx.connection.execute(insert(runs).values(**values))
+    tx.log(_entry(started, started.via, tx.now))
+    return started
+
+
+def _finish(
+    tx: _Transaction, run: Row[*tuple[Any, ...]], result: Result, stdout: str = "", stderr: str = ""
+) -> Request | None:
+    row = _moved(tx, run.request, State.FINISHED if result.known else State.LOST)
+    if row is None:
+        return None
+    values = {
+        "ended_at": tx.now,
+        "exit_code": result.exit_code,
+        "timed_out": int(result.timed_out),
+        "command_id": result.command_id,
+        "code": result.code,
+        "error": None if result.error is None else mask(result.error),
+        "stdout": stdout,
+        "stderr": stderr,
+    }
+    tx.connection.execute(update(runs).where(runs.c.id == run.id).values(**values))
+    ended = as_request(row)
+    entry = _entry(ended, ended.via, tx.now)
+    tx.log(replace(entry, reason=result.error, command_id=result.command_id, exit_code=result.exit_code))
+    return ended
+
+
+def _moved(tx: _Transaction, request: str, state: State) -> Row[*tuple[Any, ...]] | None:
+    """A step after the decision: only from where the table of transitions allows it."""
+    query = (
+        update(requests)
+        .where(requests.c.id == request)
+        .where(requests.c.state.in_([start for start in State if may(start, state)]))
+        .values(state=state)
+        .returning(requests)
+    )
+    return tx.connection.execute(query).first()
+
+
+def _end(tx: _Transaction, request: Request, state: State, how: Decision, log: bool = True) -> Request | None:
     """The conditional UPDATE that decides: the first one wins. Masks what was asked, logs, returns the ended row."""
     query = (
         update(requests)
@@ -260,6 +354,7 @@ def _end(tx: _Transaction, request: Request, state: State, how: Decision) -> Req
             decided_by=how.user or how.by,
             decided_name=how.name,
             reason=mask(how.reason),
+            via=how.by,
             tool_input=json.dumps(mask_value(dict(request.tool_input))),
             command=None if request.command is None else mask(request.command),
         )
@@ -270,7 +365,8 @@ def _end(tx: _Transaction, request: Request, state: State, how: Decision) -> Req
         return None
     ended = as_request(row)
     tx.masked = True
-    tx.log(_entry(ended, how.by, tx.now, how.user))
+    if log:
+        tx.log(_entry(ended, how.by, tx.now, how.user))
     return ended
 
 
@@ -278,6 +374,8 @@ def _refusal(tx: _Transaction, request: Request, decision: Decision) -> Verdict 
     """Why this click cannot decide this request, None when it can: digest, approver and message must all match."""
     if decision.digest != request.digest:
         return Verdict.STALE
+    if decision.by != BY_SLACK:  # the page and the terminal know who is there, and show no messages
+        return None
     card = tx.one(cards, (cards.c.request == request.id) & (cards.c.approver == decision.user))
     if card is None:
         return Verdict.FOREIGN

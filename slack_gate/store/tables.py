@@ -1,6 +1,7 @@
 """The tables. States move only as core/request.py says; the CHECKs and indexes below hold the same rules again.
 
 requests   pending → approved | denied | expired | cancelled | undeliverable; approved → running → finished | lost
+runs       one row a request that the gate carries out itself: written before anything starts, never twice
 cards      one row an approver; `drawn` is the state last shown there: unlike the request's, it is work for the outbox
 rules      `revoked_at` ends a rule; a key is active at most once
 log        append-only, chained by hash; gate-log.jsonl is written from it
@@ -53,6 +54,7 @@ requests = Table(
     Column("decided_by", Text, nullable=False, default=""),
     Column("decided_name", Text, nullable=False, default=""),
     Column("reason", Text, nullable=False, default=""),
+    Column("via", Text, nullable=False, default=""),
     UniqueConstraint("agent", "session", "key", name="one_request_a_call"),
     CheckConstraint(f"state IN ({_STATES})", name="known_state"),
     CheckConstraint("(state = 'pending') = (decided_at IS NULL)", name="ended_has_a_time"),
@@ -60,6 +62,25 @@ requests = Table(
     CheckConstraint("expires_at > created_at", name="expires_later"),
 )
 Index("pending_requests", requests.c.home, requests.c.expires_at, sqlite_where=requests.c.state == "pending")
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("request", Text, ForeignKey("requests.id"), nullable=False, unique=True),
+    Column("home", Text, nullable=False),
+    Column("executor", Text, nullable=False),
+    Column("started_at", Float, nullable=False),
+    Column("ended_at", Float),  # null: still running, or its daemon died
+    Column("exit_code", Integer),
+    Column("timed_out", Integer, nullable=False, default=0),
+    Column("command_id", Text),
+    Column("code", Text),
+    Column("error", Text),
+    Column("stdout", Text, nullable=False, default=""),  # masked and made printable
+    Column("stderr", Text, nullable=False, default=""),
+)
+Index("open_runs", runs.c.home, sqlite_where=runs.c.ended_at.is_(None))
 
 cards = Table(
     "cards",
@@ -79,6 +100,7 @@ cards = Table(
     UniqueConstraint("request", "surface", "approver", name="one_card_an_approver"),
 )
 Index("cards_by_request", cards.c.request)
+Index("cards_by_drawn", cards.c.drawn, cards.c.due_at)
 
 rules = Table(
     "rules",

@@ -101,7 +101,13 @@ def test_an_expiry_tells_the_green_way_when_there_is_one() -> None:
     assert "make x" not in settled(_ended(State.DENIED), "sbox make x").reason
 
 
-@pytest.mark.parametrize("state", [State.PENDING, State.RUNNING])
+@pytest.mark.parametrize("state", [State.RUNNING, State.FINISHED, State.LOST])
+def test_what_was_carried_out_is_not_allowed_again(state: State) -> None:
+    answer = settled(_ended(state))
+    assert answer.ruling is Ruling.DENY and "counts once" in answer.reason
+
+
+@pytest.mark.parametrize("state", [State.PENDING])
 def test_a_request_that_has_not_ended_has_no_answer(state: State) -> None:
     with pytest.raises(ValueError, match="no answer"):
         settled(_ended(state))

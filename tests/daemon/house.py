@@ -125,6 +125,8 @@ def settings_for(slack: LocalSlack, place: Path, **changes: Any) -> Settings:
         "home": place / "home",
         "socket": place / "run" / "gate.sock",
         "wait": 30,
+        "agent_port": 0,
+        "page_port": 0,
     }
     return Settings(**{**values, **changes})
 

@@ -32,6 +32,8 @@ def environment(settings: Settings, **more: str) -> dict[str, str]:
         "SLACK_GATE_HOME": str(settings.home),
         "SLACK_GATE_SOCKET": str(settings.socket_path),
         "SLACK_GATE_WAIT": str(settings.wait),
+        "SLACK_GATE_AGENT_PORT": str(settings.agent_port),
+        "SLACK_GATE_PAGE_PORT": str(settings.page_port),
         **more,
     }
 

@@ -150,11 +150,11 @@ async def test_only_an_approver_of_the_right_team(tmp_path: Path, changes: dict[
 async def test_whether_a_click_could_decide(tmp_path: Path) -> None:
     async with desk(tmp_path) as d:
         request = await d.asked()
-        ask = Decision(request.id, request.digest, Choice.DENY, "x", "U0ANA", "Ana", team="T1")
+        ask = Decision(request.id, request.digest, Choice.DENY, "human-slack", "U0ANA", "Ana", team="T1")
         assert (await d.gate.asked(ask)).verdict is Verdict.OPEN
         for decision, verdict in [
-            (Decision("SG-x", request.digest, Choice.DENY, "x", "U0ANA", "", team="T1"), Verdict.UNKNOWN),
-            (Decision(request.id, "0", Choice.DENY, "x", "U0ANA", "", team="T1"), Verdict.STALE),
+            (Decision("SG-x", request.digest, Choice.DENY, "human-slack", "U0ANA", "", team="T1"), Verdict.UNKNOWN),
+            (Decision(request.id, "0", Choice.DENY, "human-slack", "U0ANA", "", team="T1"), Verdict.STALE),
         ]:
             assert (await d.gate.asked(decision)).verdict is verdict
         d.clock.now = request.expires_at

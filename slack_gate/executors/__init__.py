@@ -1,0 +1,1 @@
+"""What carries out approved commands; each file is one executor (`core/ports.py`, `Executor`)."""

@@ -1,0 +1,156 @@
+"""Commands in the real cage: what comes back is what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from slack_gate.core.run import STOPPED, Result
+from slack_gate.executors.cage import CAGE_FAULT, Cage
+from slack_gate.executors.output import MAX_PASSED
+
+SBOX = Path(__file__).parents[2] / "cage" / "sbox"
+
+
+@pytest.fixture
+def zone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A project below a home of the test's own."""
+    home = tmp_path / "home"
+    project = home / "projects" / "app"
+    project.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    yield project
+
+
+async def _run(command: str, cwd: Path, timeout: float = 30, stop: asyncio.Event | None = None) -> Result:
+    pieces: list[tuple[str, bytes]] = []
+    result = await Cage(str(SBOX)).run(
+        command, str(cwd), timeout, stop or asyncio.Event(), lambda stream, data: pieces.append((stream, data))
+    )
+    if len(result.stdout) < MAX_PASSED:
+        assert b"".join(data for stream, data in pieces if stream == "stdout") == result.stdout
+    return result
+
+
+@pytest.mark.parametrize("code", [0, 1, 125, 126, 127, 255])
+async def test_the_commands_own_exit_code(zone: Path, code: int) -> None:
+    result = await _run(f"echo out; echo err >&2; exit {code}", zone)
+    assert result == Result(code, b"out\n", b"err\n")
+
+
+async def test_it_runs_in_the_cage_and_in_its_directory(zone: Path) -> None:
+    result = await _run("pwd; touch made; touch ~/outside", zone)
+    assert result.stdout == f"{zone}\n".encode() and result.exit_code != 0
+    assert (zone / "made").exists() and not (zone.parents[1] / "outside").exists()
+    net = await _run("python3 -c 'import socket; socket.create_connection((\"1.1.1.1\", 53))'", zone)
+    assert b"unreachable" in net.stderr
+
+
+@pytest.mark.parametrize("text", ["sbox echo a", "sbox -- echo a", "sbox echo a 2>/dev/null"])
+async def test_a_leading_sbox_is_stripped(zone: Path, text: str) -> None:
+    assert (await _run(text, zone)).stdout == b"a\n"
+
+
+async def test_two_cages_become_one(zone: Path) -> None:
+    assert (await _run("sbox echo a && sbox echo 'b  c'", zone)).stdout == b"a\nb  c\n"
+
+
+async def test_bytes_that_are_no_text(zone: Path) -> None:
+    result = await _run(r"printf '\377\000\200'; printf '\376' >&2", zone)
+    assert (result.stdout, result.stderr) == (b"\xff\x00\x80", b"\xfe")
+
+
+async def test_endless_output_is_cut_in_the_middle_and_says_so(zone: Path) -> None:
+    result = await _run("echo first; head -c 9000000 /dev/zero | tr '\\0' x; echo; echo last", zone)
+    assert result.exit_code == 0
+    assert result.stdout.startswith(b"first\n") and result.stdout.endswith(b"\nlast\n")
+    whole = len(b"first\n") + 9_000_000 + len(b"\nlast\n")
+    [mark] = [line for line in result.stdout.split(b"\n") if b"bytes left out]" in line]
+    left_out = int(mark[1:].split()[0])
+    assert left_out == whole - MAX_PASSED
+    assert len(result.stdout) == MAX_PASSED + len(mark) + 2
+
+
+async def test_a_megabyte_stays_whole(zone: Path) -> None:
+    result = await _run(f"head -c {MAX_PASSED} /dev/zero", zone)
+    assert result.stdout == bytes(MAX_PASSED)
+
+
+async def test_a_time_out_ends_every_process(zone: Path) -> None:
+    result = await _run("echo begun; (setsid sleep 47.123 &); sleep 47.124", zone, timeout=2)
+    assert result == Result(None, b"begun\n", b"", timed_out=True)
+    await _gone("47.12")
+
+
+async def test_a_caller_who_goes_ends_every_process(zone: Path) -> None:
+    stop = asyncio.Event()
+    running = asyncio.create_task(_run("echo begun > there; (setsid sleep 47.223 &); sleep 47.224", zone, stop=stop))
+    await _until(lambda: (zone / "there").exists())
+    stop.set()
+    result = await running
+    assert (result.exit_code, result.code, result.known) == (None, STOPPED, True)
+    await _gone("47.22")
+
+
+async def test_a_cancelled_run_leaves_nothing(zone: Path) -> None:
+    running = asyncio.create_task(_run("touch there; sleep 47.323", zone))
+    await _until(lambda: (zone / "there").exists())
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await _gone("47.32")
+
+
+async def test_a_cage_killed_from_outside_is_no_exit_code(zone: Path) -> None:
+    running = asyncio.create_task(_run("touch there; sleep 47.423", zone))
+    await _until(lambda: (zone / "there").exists())
+    for pid in _processes("47.423"):
+        if os.getpgid(pid) == pid:
+            os.kill(pid, signal.SIGKILL)
+    result = await running
+    assert result.exit_code is None and not result.known and "outcome unknown" in str(result.error)
+
+
+async def test_without_a_cage_nothing_runs(zone: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "sbox"
+    broken.write_text("#!/bin/sh\necho 'sbox: no user namespaces here' >&2\nexit 125\n")
+    broken.chmod(0o755)
+    for cage in (Cage(None), Cage(str(broken)), Cage(str(tmp_path / "missing"))):
+        result = await cage.run("touch ran", str(zone), 10, asyncio.Event(), lambda *_: None)
+        assert (result.exit_code, result.code) == (None, CAGE_FAULT) and "did not run" in str(result.error)
+    assert not (zone / "ran").exists()
+
+
+async def test_a_directory_that_is_gone(zone: Path) -> None:
+    shutil.rmtree(zone)
+    result = await _run("pwd", zone)
+    assert (result.exit_code, result.code) == (None, CAGE_FAULT)
+
+
+def _processes(mark: str) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and mark in (entry / "cmdline").read_bytes().decode(errors="replace"):
+                found.append(int(entry.name))
+        except OSError:
+            continue  # it has ended meanwhile
+    return found
+
+
+async def _gone(mark: str) -> None:
+    await _until(lambda: not _processes(mark))
+
+
+async def _until(holds: object) -> None:
+    deadline = time.monotonic() + 15
+    while not holds():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
