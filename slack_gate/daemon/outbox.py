@@ -1,34 +1,44 @@
 """Rows to cards: whatever a surface shows that its row no longer says is drawn again; only the newest state counts.
 
 A card is delivered when the surface took it and something came in on the link afterwards. A post that the surface
-refuses, does not take in time, or that was followed by silence makes its request undeliverable.
+refuses, or does not take in time, makes its request undeliverable; so does a dead link, for every request that waits.
+
+A post whose answer is lost may have arrived. It is marked on file before the call, and looked for before the next one:
+one request, one card. What is found later, or cannot be looked for, is redrawn when the request ends.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Protocol
 
 import structlog
 
 from slack_gate.core.ports import Clock, Surface, Undelivered
-from slack_gate.core.request import State
+from slack_gate.core.request import Request, State
 from slack_gate.errors import StoreError
-from slack_gate.store.cards import GIVEN_UP, Card, Cards
+from slack_gate.store.cards import GIVEN_UP, UNKNOWN, Card, Cards
 
 POST_S = 14.0  # a post that has not arrived by then is given up, and the agent is told
 LAST_TRY_S = 1.0  # a try needs at least so long
 QUEUED_S = 5.0  # for a post that had to wait its turn longer than POST_S
-CONFIRM_S = 25.0  # a link that is dead when a card is posted is known to be by then
 WATCH_S = 0.5
-PACE_S = 1.0  # between posts to one approver, once the surface has complained of too many
+LEASE_S = 60.0  # a card is drawn by one daemon alone for so long; longer than any call takes
+POLL_S = 15.0  # between looks for what another daemon left undrawn
+BATCH = 50
+SEEN = 1000  # messages that were clicked on and not looked up yet; of more, the oldest are forgotten
+AT_ONCE = 4  # posts to one approver, until the surface complains of too many
+REDRAWS_AT_ONCE = 16
+PACE_S = 1.0  # at most, between posts to one approver once it has complained
+REDRAW_PACE_S = 1.2  # the same between redraws, which Slack counts over all channels: 50 a minute
 PACED_S = 60.0
-REDRAW_TRIES = 200
+REDRAW_S = 7 * 24 * 3600.0  # buttons not gone by then stay; pressed, they say that it is too late
 MAX_RETRY_S = 60.0
 AWAY_S = 1.0  # between tries while the database is away
 RATELIMITED = "ratelimited"
+REDRAWING = ""  # the lane of redraws; those of posts are named by their approver
 
 log = structlog.get_logger()
 
@@ -39,50 +49,107 @@ class Desk(Protocol):
     async def undeliverable(self, request: str, reason: str) -> None: ...
 
 
-class Outbox:
-    """`down` says why the surface cannot bring answers back (None: it can); posts are refused while it does."""
+class Board(Surface, Protocol):
+    """A surface whose messages can be found again."""
 
-    def __init__(self, cards: Cards, surface: Surface, down: Callable[[], str | None], clock: Clock) -> None:
+    async def find(self, request: Request, channel: str) -> list[str] | None:
+        """Ids of all messages in the channel that show the request, newest first; None when it lets nobody look.
+
+        Raises Undelivered.
+        """
+        ...
+
+    def remedy(self, error: str) -> str:
+        """What a person can do about an error, empty when it passes by itself or nothing is known."""
+        ...
+
+
+class Outbox:
+    """`down` says why the surface cannot bring answers back (None: it can); posts are refused while it does.
+
+    `elsewhere` tells whether requests can be decided without it: then they wait on.
+    """
+
+    def __init__(
+        self,
+        cards: Cards,
+        surface: Board,
+        down: Callable[[], str | None],
+        clock: Clock,
+        elsewhere: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._cards = cards
         self._surface = surface
         self._down = down
         self._clock = clock
+        self._elsewhere = elsewhere
         self._changed = asyncio.Event()
         self._drawing: set[int] = set()  # cards
-        self._turns = _Turns()
-        self._unconfirmed: dict[str, float] = {}  # request → when its card was posted
+        self._lanes = _Lanes()
+        self._refused: str | None = None
+        self._seen: deque[tuple[str, str, str, str]] = deque(maxlen=SEEN)
+
+    def seen(self, request: str, approver: str, channel: str, message: str) -> None:
+        """The approver pressed a button of the request in this message, which may be a copy that is not on file."""
+        self._seen.append((request, approver, channel, message))
+        self.wake()
 
     def wake(self) -> None:
         self._changed.set()
 
+    def fault(self) -> str | None:
+        """The surface's own error for the newest post, and what to do; None when it was taken."""
+        if self._refused is None:
+            return None
+        return f"the last card could not be posted: {self._refused}. {self._surface.remedy(self._refused)}".rstrip(". ")
+
     async def run(self, desk: Desk) -> None:
         """Draws until cancelled."""
+        resumed = False
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch(desk))
             while True:
                 try:
+                    if not resumed:
+                        await self._cards.resumed(self._clock())
+                        resumed = True
                     self._changed.clear()
-                    for card in await self._cards.due(self._clock()):
-                        self._start(card, desk, group)
+                    while self._seen:
+                        await self._cards.seen(*self._seen[0])
+                        self._seen.popleft()
+                    while await self._start(desk, group):
+                        pass
                     await self._rest()
                 except StoreError as error:
                     log.error("cards cannot be drawn", error=str(error))
                     await asyncio.sleep(AWAY_S)
 
-    def _start(self, card: Card, desk: Desk, group: asyncio.TaskGroup) -> None:
-        """One task a card, so a slow call holds up no other card."""
-        if card.id in self._drawing or not (card.message or self._turns.take(card.approver, self._clock())):
-            return
-        self._drawing.add(card.id)
-        group.create_task(self._draw(card, desk))
+    async def _start(self, desk: Desk, group: asyncio.TaskGroup) -> bool:
+        """Begins what may be drawn now; whether there was any. One task a card: a slow call holds up no other one."""
+        now = self._clock()
+        redraws = not self._lanes.closed(REDRAWING, now)
+        due = await self._cards.due(now, BATCH, self._lanes.all_closed(now), redraws)
+        chosen = [card for card in due if card.id not in self._drawing and self._lanes.take(_lane(card), now)]
+        won: set[int] = set()
+        try:
+            won = await self._cards.claim(chosen, now, now + LEASE_S) if chosen else won
+        finally:
+            for card in chosen:
+                if card.id not in won:
+                    self._lanes.leave(_lane(card))
+        for card in chosen:
+            if card.id in won:
+                self._drawing.add(card.id)
+                group.create_task(self._draw(card, desk))
+        return bool(won)
 
     async def _rest(self) -> None:
         """Until something changed, or the next retry is due; what is due already is being drawn and will say so."""
-        next_due = await self._cards.next_due() or 0.0
         now = self._clock()
-        times = [time for time in (next_due, self._turns.next(now)) if now < time < GIVEN_UP]
+        next_due = await self._cards.next_due(now) or 0.0
+        times = [time for time in (next_due, self._lanes.next(now)) if now < time]
         try:
-            async with asyncio.timeout(min(times) - now if times else None):
+            async with asyncio.timeout(min(POLL_S, *(time - now for time in times)) if times else POLL_S):
                 await self._changed.wait()
         except TimeoutError:
             return
@@ -91,116 +158,197 @@ class Outbox:
         try:
             await self._try(card, desk)
         except StoreError as error:
-            log.error("cards cannot be drawn", error=str(error))
+            log.error("a card's drawing cannot be recorded", request=card.request.id, error=str(error))
             await asyncio.sleep(AWAY_S)
+            await self._release(card)
         finally:
             self._drawing.discard(card.id)
-            if not card.message:
-                self._turns.leave(card.approver)
+            self._lanes.leave(_lane(card))
             self.wake()
+
+    async def _release(self, card: Card) -> None:
+        try:
+            await self._cards.released(card.id, self._clock())
+        except StoreError as error:
+            log.error("a card waits for its lease to end", request=card.request.id, error=str(error))
 
     async def _try(self, card: Card, desk: Desk) -> None:
         try:
-            if card.message:
-                await self._surface.redraw(card.request, card.channel, card.message)
+            if card.request.state is State.PENDING:
+                await self._ask(card)
             else:
-                channel, message = await self._post(card)
+                await self._redraw(card)
         except Undelivered as fault:
-            await self._failed(card, fault, desk)
+            # Only a refusal says for sure that nothing was posted.
+            await self._failed(card, fault, desk, fault.retry_after is not None and fault.error != RATELIMITED)
         except StoreError:
             raise
         except Exception as error:  # a fault of ours: this request ends, the others are still asked
             log.exception("a card could not be drawn", request=card.request.id)
-            await self._failed(card, Undelivered(f"slack-gate failed ({type(error).__name__})", None), desk)
-        else:
-            if card.message:
-                await self._cards.drawn(card.id, card.request.state)
-            else:
-                await self._cards.posted(card.id, channel, message)
+            await self._failed(card, Undelivered(f"slack-gate failed ({type(error).__name__})", None), desk, True)
 
-    async def _post(self, card: Card) -> tuple[str, str]:
+    # Posting
+
+    async def _ask(self, card: Card) -> None:
+        """One message that asks the approver: a new one, or the one of an earlier try that arrived after all."""
         if (why := self._down()) is not None:
             raise Undelivered(why, None)
         left = card.request.created_at + POST_S - self._clock()
         limit = left if left >= LAST_TRY_S else QUEUED_S
+        channel = await self._channel(card) if card.unclear else ""
         try:
             async with asyncio.timeout(limit):
-                posted = await self._surface.post(card.request, card.approver)
+                found = await self._surface.find(card.request, channel) if channel else None
+                if not found:
+                    channel, message = await self._surface.post(card.request, card.approver)
         except TimeoutError:
             raise Undelivered(f"no answer in {limit:.0f} s", 0.0) from None
-        now = self._clock()
-        self._unconfirmed[card.request.id] = now
-        self._turns.posted(card.approver, now)
-        return posted
+        self._refused = None
+        self._lanes.passed(card.approver, self._clock())
+        if found:
+            message, *others = found
+            more = card.attempts > 1  # several tries may have arrived, one of them not yet
+        else:
+            others, more = [], card.unclear
+        await self._cards.posted(card.id, channel, message, [*others, *([UNKNOWN] if more else [])])
 
-    async def _failed(self, card: Card, fault: Undelivered, desk: Desk) -> None:
-        log.warning("a card could not be drawn", request=card.request.id, error=fault.error)
-        due = self._due_again(card, fault)
-        if fault.error == RATELIMITED and not card.message:
-            self._turns.refused(card.approver, self._clock(), due)
-        await self._cards.failed(card.id, fault.error, due)
+    async def _channel(self, card: Card) -> str:
+        return card.channel or await self._cards.channel(card.approver)
+
+    # Redrawing
+
+    async def _redraw(self, card: Card) -> None:
+        """Every message that shows the request, as it stands now."""
+        strays, channel = list(card.strays), card.channel
+        if card.unclear:
+            channel = await self._channel(card)
+            found = await self._surface.find(card.request, channel) if channel else None
+            if found is None:
+                log.warning(
+                    "a second copy of a card may keep its buttons; pressed, they decide nothing",
+                    request=card.request.id,
+                    fix=self._surface.remedy("missing_scope"),
+                )
+            else:
+                strays = sorted({*strays, *found} - {card.message})
+                await self._cards.found(card.id, channel, strays)
+        for message in filter(None, (card.message, *strays)):
+            await self._redraw_one(card, channel, message)
+        self._lanes.passed(REDRAWING, self._clock())
+        await self._cards.drawn(card.id, card.request.state, self._clock())
+
+    async def _redraw_one(self, card: Card, channel: str, message: str) -> None:
+        try:
+            await self._surface.redraw(card.request, channel, message)
+        except Undelivered as fault:
+            if fault.retry_after is not None:
+                raise
+            log.info("a card is gone", request=card.request.id, error=fault.error)
+
+    # Failing
+
+    async def _failed(self, card: Card, fault: Undelivered, desk: Desk, unclear: bool) -> None:
+        posting = card.request.state is State.PENDING
+        fix = self._surface.remedy(fault.error)
+        log.warning(
+            "a card could not be drawn", request=card.request.id, error=fault.error, **({"fix": fix} if fix else {})
+        )
+        now = self._clock()
+        due = self._post_again(card, fault, now) if posting else self._redraw_again(card, fault, now)
+        if fault.error == RATELIMITED:
+            self._lanes.refused(_lane(card), now, min(now + (fault.retry_after or 0.0), now + MAX_RETRY_S))
+        strays = [*card.strays, *([UNKNOWN] if card.unclear or (posting and unclear) else [])]
+        await self._cards.failed(card.id, fault.error, due, strays if posting else None)
         if due < GIVEN_UP:
-            asyncio.get_running_loop().call_later(due - self._clock(), self.wake)
+            asyncio.get_running_loop().call_later(due - now, self.wake)
+        elif posting:
+            self._refused = fault.error
+            await self._hopeless(card, desk)
+        else:
+            log.error("buttons of a card could not be taken away", request=card.request.id, error=fault.error)
+            await self._cards.drawn(card.id, card.request.state, now)
+
+    async def _hopeless(self, card: Card, desk: Desk) -> None:
         error = await self._cards.hopeless(card.request.id)
-        if error is not None and card.request.state is State.PENDING:
+        if error is not None and not self._elsewhere():
             await desk.undeliverable(card.request.id, f"{error}.")
 
-    def _due_again(self, card: Card, fault: Undelivered) -> float:
-        if fault.retry_after is None or card.attempts >= REDRAW_TRIES:
+    def _post_again(self, card: Card, fault: Undelivered, now: float) -> float:
+        if fault.retry_after is None:
             return GIVEN_UP
         if fault.error == RATELIMITED:
-            due = self._clock() + fault.retry_after
-            last = card.request.expires_at
+            due, last = now + fault.retry_after, card.request.expires_at
         else:
-            due = self._clock() + min(max(fault.retry_after, 0.0) * (1 + card.attempts // 4), MAX_RETRY_S)
-            last = card.request.created_at + POST_S
-        return due if card.message or due + LAST_TRY_S <= last else GIVEN_UP
+            due, last = now + _backed_off(fault.retry_after, card.attempts), card.request.created_at + POST_S
+        return due if due + LAST_TRY_S <= last else GIVEN_UP
+
+    def _redraw_again(self, card: Card, fault: Undelivered, now: float) -> float:
+        if fault.retry_after is None or now > card.request.expires_at + REDRAW_S:
+            return GIVEN_UP
+        limited = fault.error == RATELIMITED
+        return now + (fault.retry_after if limited else _backed_off(fault.retry_after, card.attempts))
 
     async def _watch(self, desk: Desk) -> None:
-        """A link found dead had brought nothing in since the newest posts: those have not been delivered."""
+        """While the link is dead, nobody's answer can arrive: whoever waits is told."""
         while True:
             await asyncio.sleep(WATCH_S)
             why = self._down()
-            late = self._clock() - CONFIRM_S - 2 * WATCH_S
-            found = [request for request, posted in self._unconfirmed.items() if why is not None or posted < late]
-            for request in found:
-                try:
-                    if why is not None:
-                        await desk.undeliverable(request, f"{why}.")
-                    del self._unconfirmed[request]
-                except StoreError as error:
-                    log.error("a request cannot be ended", request=request, error=str(error))
+            if why is None or self._elsewhere():
+                continue
+            try:
+                for request in await self._cards.waiting():
+                    await desk.undeliverable(request, f"{why}.")
+            except StoreError as error:
+                log.error("requests cannot be ended", error=str(error))
 
 
-class _Turns:
-    """Posts to one approver: all at once, until the surface complains of too many; then one at a time, and slowly."""
+def _lane(card: Card) -> str:
+    return card.approver if card.request.state is State.PENDING else REDRAWING
+
+
+def _backed_off(retry_after: float, attempts: int) -> float:
+    return min(max(retry_after, 0.0) * (1 + attempts // 4), MAX_RETRY_S)
+
+
+class _Lanes:
+    """Turns to call the surface: a few at once in a lane, until it complains of too many; then one by one, slowly."""
 
     def __init__(self) -> None:
-        self._posting: Counter[str] = Counter()
-        self._free_at: dict[str, float] = {}
+        self._inside: Counter[str] = Counter()
+        self._open_at: dict[str, float] = {}
+        self._pace: dict[str, float] = {}
         self._paced_until: dict[str, float] = {}
 
-    def take(self, approver: str, now: float) -> bool:
-        """Whether a post to the approver may start now; it then has a turn until `leave`."""
-        if now < self._free_at.get(approver, 0.0) or (self._posting[approver] and self._paced(approver, now)):
+    def closed(self, lane: str, now: float) -> bool:
+        most = 1 if self._paced(lane, now) else REDRAWS_AT_ONCE if lane == REDRAWING else AT_ONCE
+        return now < self._open_at.get(lane, 0.0) or self._inside[lane] >= most
+
+    def all_closed(self, now: float) -> list[str]:
+        return [lane for lane in {*self._inside, *self._open_at} if self.closed(lane, now)]
+
+    def take(self, lane: str, now: float) -> bool:
+        """Whether a call may start now; it then has a turn until `leave`."""
+        if self.closed(lane, now):
             return False
-        self._posting[approver] += 1
+        self._inside[lane] += 1
         return True
 
-    def leave(self, approver: str) -> None:
-        self._posting[approver] -= 1
+    def leave(self, lane: str) -> None:
+        self._inside[lane] -= 1
 
-    def posted(self, approver: str, now: float) -> None:
-        if self._paced(approver, now):
-            self._free_at[approver] = max(self._free_at.get(approver, 0.0), now + PACE_S)
+    def passed(self, lane: str, now: float) -> None:
+        if self._paced(lane, now):
+            self._open_at[lane] = max(self._open_at.get(lane, 0.0), now + self._pace[lane])
 
-    def refused(self, approver: str, now: float, free_at: float) -> None:
-        self._free_at[approver] = min(free_at, now + MAX_RETRY_S)
-        self._paced_until[approver] = now + PACED_S
+    def refused(self, lane: str, now: float, open_at: float) -> None:
+        """Too many; a surface that wants a shorter wait than our pace has a quicker one."""
+        self._open_at[lane] = open_at
+        self._pace[lane] = min(REDRAW_PACE_S if lane == REDRAWING else PACE_S, open_at - now)
+        self._paced_until[lane] = now + PACED_S
 
     def next(self, now: float) -> float:
-        """When the next approver who had to wait may be posted to again."""
-        return min((time for time in self._free_at.values() if time > now), default=GIVEN_UP)
+        """When the next lane that had to wait opens."""
+        return min((time for time in self._open_at.values() if time > now), default=0.0)
 
-    def _paced(self, approver: str, now: float) -> bool:
-        return now < self._paced_until.get(approver, 0.0)
+    def _paced(self, lane: str, now: float) -> bool:
+        return now < self._paced_until.get(lane, 0.0)

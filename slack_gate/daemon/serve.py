@@ -27,6 +27,7 @@ from slack_gate.core.ports import Executor
 from slack_gate.daemon.changes import Changes
 from slack_gate.daemon.clock import SteadyClock
 from slack_gate.daemon.gate import Gate, House
+from slack_gate.daemon.health import health
 from slack_gate.daemon.outbox import Outbox
 from slack_gate.daemon.own_files import OwnFiles, guarded_places
 from slack_gate.daemon.programs import cage_starts, trusted_programs
@@ -38,6 +39,7 @@ from slack_gate.executors.cage import Cage
 from slack_gate.executors.sandboxer import Sandboxer
 from slack_gate.slack.app import Buttons
 from slack_gate.slack.cards import unshowable
+from slack_gate.slack.copies import tell_where_cards_are
 from slack_gate.slack.link import Link, check_app_token, check_bot_token, web_client
 from slack_gate.slack.messenger import Messenger
 from slack_gate.slack.people import People
@@ -109,11 +111,13 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
     runs = Runs(gate, store, executors, clock)
     await runs.resume(house.home)
     works: list[Coroutine[Any, Any, None]] = [sweep(gate, store)]
-    link = None
+    link, outbox = None, None
     if slack is not None:
-        link = Link(Buttons(slack.client, gate, slack.people, _later(group)).app, slack.app_token)
+        app = Buttons(slack.client, gate, slack.people, _later(group)).app
+        link = Link(app, slack.app_token, clock)
         cards = Cards(store.database, SLACK, house.home)
         outbox = Outbox(cards, Messenger(slack.client), link.down, clock, lambda: bool(house.page) or house.terminal)
+        tell_where_cards_are(app, outbox.seen)
         changes.also(outbox.wake)
         await opened.enter_async_context(link.opened())
         works.append(outbox.run(gate))
@@ -121,7 +125,7 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
     opened.callback(lambda: [task.cancel() for task in tasks])
     opened.push_async_callback(runs.close)
     await gate.resume()
-    await opened.enter_async_context(hook_socket(settings.socket_path, gate, lambda: _status(link)))
+    await opened.enter_async_context(hook_socket(settings.socket_path, gate, lambda: _status(settings, link, outbox)))
     return Running(settings, gate, store, runs, changes)
 
 
@@ -203,12 +207,10 @@ async def _guarded(work: Coroutine[Any, Any, None]) -> None:
         log.exception("an answer to a click failed")
 
 
-def _status(link: Link | None) -> bytes:
+def _status(settings: Settings, link: Link | None, outbox: Outbox | None) -> bytes:
     """What `slack-gate status` prints: never a token. Without Slack there is nothing to be heard."""
-    down = link.down() if link else None
-    heard = round(link.silent_s(), 1) if link else None
-    status = {"healthy": down is None, "lastInboundSeconds": heard, "fault": down}
-    return json.dumps(status).encode()
+    files = {"log": settings.log_path, "database": next(iter(_database_files(settings)), None)}
+    return json.dumps(health(link, outbox.fault() if outbox else None, files)).encode()
 
 
 def _require(settings: Settings, approvers: Sequence[str]) -> None:

@@ -22,6 +22,9 @@ from slack_gate.local_slack.schema import length
 from slack_gate.local_slack.visible import Version
 from slack_gate.local_slack.workspace import Message, Modal, User, Workspace
 
+MOST_HISTORY = 999
+"""Messages on one page of history."""
+
 Args = dict[str, Any]
 Reply = dict[str, Any]
 
@@ -45,6 +48,13 @@ def json_argument(args: Args, name: str, error: str) -> Any:
         return json.loads(value)
     except ValueError:
         raise Refused(error) from None
+
+
+def whole_argument(args: Args, name: str, default: int) -> int:
+    try:
+        return int(args.get(name) or default)
+    except (TypeError, ValueError):
+        raise invalid_arguments(f"must be an integer [json-pointer:/{name}]") from None
 
 
 def checked_content(args: Args) -> tuple[str | None, Blocks | None]:
@@ -115,6 +125,32 @@ class Methods:
         if user is None:
             raise Refused("user_not_found")
         return {"channel": {"id": self._dm(user)}}
+
+    def conversations_history(self, args: Args) -> Reply:
+        """The channel's messages, newest first; threads' replies and ephemeral ones never stand in it."""
+        channel = text_argument(args, "channel")
+        if self.workspace.user_in(channel) is None:
+            raise Refused("channel_not_found")
+        limit = whole_argument(args, "limit", 100)
+        if not 1 <= limit <= MOST_HISTORY:
+            raise Refused("invalid_limit")
+        oldest, latest = str(args.get("oldest") or "0"), str(args.get("cursor") or args.get("latest") or "9" * 10)
+        between = [
+            message
+            for message in reversed(self.workspace.messages)
+            if message.channel == channel
+            and message.only_for is None
+            and not message.deleted
+            and message.thread_ts is None
+            and float(oldest) < float(message.ts) < float(latest)
+        ]
+        page, more = between[:limit], len(between) > limit
+        with_metadata = str(args.get("include_all_metadata", "")).lower() in ("1", "true")
+        return {
+            "messages": [message_object(message, with_metadata=with_metadata) for message in page],
+            "has_more": more,
+            "response_metadata": {"next_cursor": page[-1].ts if more else ""},
+        }
 
     def chat_post_message(self, args: Args) -> Reply:
         channel = self._channel(text_argument(args, "channel"), users_too=True)
@@ -230,7 +266,7 @@ class Methods:
         return message
 
 
-def message_object(message: Message, version: Version | None = None) -> dict[str, Any]:
+def message_object(message: Message, version: Version | None = None, *, with_metadata: bool = False) -> dict[str, Any]:
     """The message as it stands in replies and payloads, in its newest version or the given one."""
     place = message.workspace
     shown = version or message.latest
@@ -246,6 +282,8 @@ def message_object(message: Message, version: Version | None = None) -> dict[str
     }
     if message.thread_ts:
         found["thread_ts"] = message.thread_ts
+    if with_metadata and message.metadata:
+        found["metadata"] = message.metadata
     return found
 
 

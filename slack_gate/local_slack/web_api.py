@@ -20,6 +20,7 @@ SCOPES: dict[str, str | None] = {
     "chat.postEphemeral": "chat:write",
     "chat.postMessage": "chat:write",
     "chat.update": "chat:write",
+    "conversations.history": "im:history",
     "conversations.open": "im:write",
     "users.info": "users:read",
     "views.open": None,
@@ -55,6 +56,7 @@ class WebApi:
         self.revoked: str | None = None
         self.calls: list[Call] = []
         self._faults = faults
+        self._changed = methods.workspace.changed  # those who wait for something may wait for a call
         self._open_connection = open_connection
         self._handlers: dict[str, Callable[[Args], Reply]] = {
             "auth.test": methods.auth_test,
@@ -62,6 +64,7 @@ class WebApi:
             "chat.postEphemeral": methods.chat_post_ephemeral,
             "chat.postMessage": methods.chat_post_message,
             "chat.update": methods.chat_update,
+            "conversations.history": methods.conversations_history,
             "conversations.open": methods.conversations_open,
             "users.info": methods.users_info,
             "views.open": methods.views_open,
@@ -76,6 +79,7 @@ class WebApi:
             return self._refusal(refused)
         call = Call(method, args)
         self.calls.append(call)
+        self._changed()
         fault = self._faults.take(method)
         if (failed := await fault.before(request)) is not None:
             call.error = fault.name

@@ -1,32 +1,60 @@
-"""The connection to Slack: tokens checked before anything starts, one Socket Mode link, and its pulse."""
+"""The connection to Slack: tokens checked before anything starts, and the link that brings the clicks.
+
+The link has two lines (WebSockets), so that no click is lost with one of them. Slack's SDK keeps a line by opening the
+next one whatever ended the last, without back-off and without telling why; here that is seen, named and slowed down.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import aiohttp
-from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
+import structlog
 from slack_bolt.async_app import AsyncApp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from slack_gate.errors import SlackError
+from slack_gate.slack.line import Ended, Line, SentAway
+from slack_gate.slack.remedies import remedy
 
-PING_S = 5.0  # our pings; after four without a pong the SDK opens a new socket
-CONNECT_S = 30.0
+LINES = 2
+CONNECT_S = 30.0  # for the first line at the start
+OPEN_S = 10.0  # for one line to open
 CALL_S = 10  # seconds for one call of the Web API
-DOWN_S = 25.0  # no inbound traffic for so long: clicks do not arrive
-STUCK_S = 15.0  # silent for so long although the SDK reconnects: its address may be used up, so it gets a new one
-ADDRESSES = 6  # a minute; the SDK asks for more than a hundred a second where Slack sends it away each time
-PACE_S = 5.0  # between further ones
+DOWN_S = 20.0  # no inbound traffic for so long: clicks do not arrive
+STEADY_S = 60.0  # a line that held so long may be opened again at once
+FIRST_PAUSE_S = 0.5  # before a line is opened again; doubled each time, up to
+MOST_PAUSE_S = 20.0
+SENT_AWAY_S = 30.0  # before a line is opened again that Slack does not want
+# Slack will not change its mind about these by itself: nobody waits for the silence to grow.
+FINAL = frozenset(
+    {
+        "invalid_auth",
+        "not_authed",
+        "account_inactive",
+        "token_revoked",
+        "token_expired",
+        "not_allowed_token_type",
+        "missing_scope",
+        "forbidden_team",
+        "team_access_not_granted",
+        "link_disabled",
+    }
+)
 
 BOT_TOKEN = "OAuth & Permissions, Bot User OAuth Token, xoxb-…"  # noqa: S105 - where it is found, not what it is
 APP_TOKEN = "Basic Information, App-Level Tokens, xapp-…"  # noqa: S105
+
+log = structlog.get_logger()
 
 
 def web_client(token: str, base_url: str) -> AsyncWebClient:
@@ -87,58 +115,184 @@ def unreachable(client: AsyncWebClient, error: Exception) -> SlackError:
     return SlackError(f"Slack at {client.base_url} cannot be reached: {why}.", "Check the network and SLACK_API_URL.")
 
 
-class Link:
-    """Open inside `opened`; `silent_s` tells how long nothing came in."""
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why a line is not open: Slack's code (or our word for it), and in words."""
 
-    def __init__(self, app: AsyncApp, app_token: str) -> None:
-        self._handler = AsyncSocketModeHandler(app, app_token, ping_interval=PING_S)
-        self._heard_at = time.time()
-        self._asked_at: list[float] = []
-        self._sdk_address = self._handler.client.issue_new_wss_url
-        self._handler.client.issue_new_wss_url = self._address  # type: ignore[method-assign]
+    code: str
+    words: str
+
+
+class Link:
+    """Open inside `opened`. `clock` counts seconds and the machine's sleep."""
+
+    def __init__(self, app: AsyncApp, app_token: str, clock: Callable[[], float] = time.time) -> None:
+        self._app = app
+        self._app_token = app_token
+        self._clock = clock
+        self._lines: set[Line] = set()
+        self._troubles: dict[int, Trouble] = {}
+        self._heard_at = clock()
+        self._heard_awake = time.monotonic()  # without sleep: after it, there is time to open the lines again
+        self._first = asyncio.Event()
+        self.others = 0  # connections of this app that are not ours, as Slack counted when the newest line opened
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        watch = asyncio.create_task(self._watch())
+        """Raises SlackError when no line opens in time."""
+        keepers = [asyncio.create_task(self._keep(number)) for number in range(1, LINES + 1)]
         try:
-            await self._connect()
+            await self._wait_for_first()
             yield
         finally:
-            watch.cancel()
-            await self._handler.close_async()  # type: ignore[no-untyped-call]
+            for keeper in keepers:
+                keeper.cancel()
+            await asyncio.gather(*keepers, return_exceptions=True)
+            await asyncio.gather(*(line.close() for line in list(self._lines)))
 
-    async def _connect(self) -> None:
+    async def _wait_for_first(self) -> None:
         try:
             async with asyncio.timeout(CONNECT_S):
-                await self._handler.connect_async()  # type: ignore[no-untyped-call]  # the SDK has no types here
+                await self._first.wait()
         except TimeoutError as error:
+            trouble = self._trouble()
             raise SlackError(
-                f"Slack did not accept a Socket Mode connection in {CONNECT_S:.0f} s.", "Check the network."
+                f"Slack did not accept a Socket Mode connection in {CONNECT_S:.0f} s"
+                f"{f' ({trouble.words})' if trouble else ''}.",
+                (remedy(trouble.code) if trouble else "") or "Check the network.",
             ) from error
-        self._heard_at = time.time()
 
-    async def _address(self) -> str:
-        """An address for the next connection."""
-        self._asked_at = [at for at in self._asked_at if time.monotonic() - at < 60]
-        if len(self._asked_at) >= ADDRESSES:
-            await asyncio.sleep(PACE_S)
-        self._asked_at.append(time.monotonic())
-        return await self._sdk_address()
+    # Keeping a line
 
-    async def _watch(self) -> None:
-        """The SDK tries one address for ever; an address is good for one connection and half a minute."""
+    async def _keep(self, number: int) -> None:
+        """Opens the line again whenever it ends or is about to; the old one is read until Slack has closed it."""
+        failures = 0
         while True:
-            await asyncio.sleep(PING_S)
-            if self.silent_s() > STUCK_S:
-                self._handler.client.wss_uri = None
+            opened_at = time.monotonic()
+            try:
+                line = await self._open(number)
+            except _NotOpened as failed:
+                trouble, least = Trouble(failed.code, str(failed)), failed.retry_after
+            else:
+                opened_at = time.monotonic()
+                why = await line.ending()
+                trouble, least = Trouble(why.value, f"Slack ended it: {why.value}" if why.by_slack else why.value), 0.0
+            failures = 1 if time.monotonic() - opened_at > STEADY_S else failures + 1
+            pause = max(_pause(trouble.code, failures), least)
+            self._report(number, trouble, pause)
+            await asyncio.sleep(pause)
+
+    async def _open(self, number: int) -> Line:
+        """Raises _NotOpened."""
+        try:
+            async with asyncio.timeout(OPEN_S):
+                reply = await self._app.client.apps_connections_open(app_token=self._app_token)
+                line = Line(self._app, self._heard, self._send_elsewhere)
+                hello = await line.open(str(reply["url"]))
+        except SlackApiError as error:
+            raise _NotOpened(*_refusal(error)) from error
+        except SentAway as sent:
+            raise _NotOpened(sent.why.value, f"Slack sent the connection away: {sent.why.value}") from sent
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise _NotOpened("unreachable", str(error) or f"no answer ({type(error).__name__})") from error
+        self._lines.add(line)
+        line.closed.add_done_callback(lambda _: self._lines.discard(line))
+        ended = self._troubles.pop(number, None)
+        log.info("a line to Slack is open", line=number, after=ended.words if ended else None)
+        self._count(hello)
+        self._first.set()
+        return line
+
+    def _count(self, connections: int) -> None:
+        """Slack gives each click to one connection of the app, also to one that is not ours."""
+        others = max(connections - len(self._lines), 0)
+        if others > self.others:
+            log.warning("other connections of this app may be given clicks meant for this daemon", others=others)
+        self.others = others
+
+    def _report(self, number: int, trouble: Trouble, pause: float) -> None:
+        known = self._troubles.get(number)
+        self._troubles[number] = trouble
+        if known is not None and known.code == trouble.code:
+            return
+        if trouble.code in (Ended.WARNING.value, Ended.REFRESH.value):  # every few hours
+            log.info("Slack wants a line opened anew", line=number, why=trouble.code)
+            return
+        fix = remedy(trouble.code)
+        log.warning(
+            "a line to Slack is not open",
+            line=number,
+            error=trouble.code,
+            why=trouble.words,
+            again_in=round(pause, 1),
+            **({"fix": fix} if fix else {}),
+        )
+
+    async def _send_elsewhere(self, text: str) -> None:
+        """An acknowledgement whose own line has gone meanwhile."""
+        for line in list(self._lines):
+            if line.usable and await line.send(text):
+                return
+
+    def _heard(self) -> None:
+        self._heard_at, self._heard_awake = self._clock(), time.monotonic()
+
+    # How it is
+
+    @property
+    def lines(self) -> int:
+        """Lines that clicks can come in by."""
+        return sum(line.usable for line in self._lines)
 
     def silent_s(self) -> float:
-        """Seconds since the last pong; a quiet link answers pings, so this stays small while it lives."""
-        # The SDK forgets its last pong when it reconnects.
-        self._heard_at = max(self._heard_at, self._handler.client.last_ping_pong_time or 0.0)
-        return max(time.time() - self._heard_at, 0.0)
+        """Seconds since anything came in; a quiet link answers pings, so this stays small while it lives."""
+        return max(self._clock() - self._heard_at, 0.0)
 
     def down(self) -> str | None:
-        """Why clicks would not arrive now, None while the link lives."""
-        silent = self.silent_s()
-        return None if silent < DOWN_S else f"the link to Slack has been silent for {silent:.0f} s"
+        """Why clicks would not arrive now, None while the link lives or is only just being opened again."""
+        silent = time.monotonic() - self._heard_awake
+        trouble = self._trouble()
+        if self.lines == 0 and trouble is not None and trouble.code in FINAL:
+            return f"the link to Slack is down: {trouble.words}"
+        if silent < DOWN_S:
+            return None
+        return f"the link to Slack has been silent for {silent:.0f} s{f' ({trouble.words})' if trouble else ''}"
+
+    def notes(self) -> list[str]:
+        """What is wrong with the link, with the fix, although it works or may work again by itself."""
+        troubles = {trouble.code: trouble for trouble in self._troubles.values()}
+        return [f"{trouble.words}. {remedy(trouble.code)}".rstrip(". ") for trouble in troubles.values()]
+
+    def fix(self) -> str:
+        trouble = self._trouble()
+        return remedy(trouble.code) if trouble else ""
+
+    def _trouble(self) -> Trouble | None:
+        """The one that a person must mend, else the newest."""
+        troubles = list(self._troubles.values())
+        return next((each for each in troubles if each.code in FINAL), troubles[-1] if troubles else None)
+
+
+class _NotOpened(Exception):
+    def __init__(self, code: str, words: str, retry_after: float = 0.0) -> None:
+        super().__init__(words)
+        self.code = code
+        self.retry_after = retry_after
+
+
+def _refusal(error: SlackApiError) -> tuple[str, str, float]:
+    response = error.response
+    if not isinstance(response, AsyncSlackResponse) or not isinstance(response.data, dict):
+        return "unreachable", "an answer that is not Slack's", 0.0
+    code = str(response.get("error") or f"HTTP {response.status_code}")
+    wait = response.headers.get("Retry-After", "") if response.status_code == 429 else ""
+    return code, f"Slack refused a connection: {code}", float(wait) if wait.isdecimal() else 0.0
+
+
+def _pause(code: str, failures: int) -> float:
+    """Seconds; never the same twice, so that many daemons do not come back at once."""
+    if code in FINAL or code == Ended.TOO_MANY.value:
+        longest = SENT_AWAY_S
+    else:
+        longest = min(FIRST_PAUSE_S * 2.0 ** min(failures - 1, 20), MOST_PAUSE_S)
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads, hides nothing

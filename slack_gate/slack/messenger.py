@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Awaitable
+from dataclasses import dataclass
 
 import aiohttp
 from slack_sdk.errors import SlackApiError
@@ -14,7 +17,12 @@ from slack_gate.core.request import Request, State
 from slack_gate.core.rules import keys_to_remember, runs_caged
 from slack_gate.slack.cards import Picture, card, ending
 from slack_gate.slack.people import People
+from slack_gate.slack.remedies import remedy
 
+EVENT = "slack_gate_request"  # marks a card: metadata that people do not see, with the request's id
+PAGE = 200  # messages of a channel's history in one call
+PAGES = 10
+SKEW_S = 600.0  # how far Slack's clock may be from ours
 RETRY_S = 1.0  # after a fault that may pass: a reset, a 5xx
 # Refusals of a post that pass by themselves; any other one stands however often it is tried.
 PASSING = frozenset(
@@ -34,6 +42,7 @@ class Messenger:
     def __init__(self, client: AsyncWebClient) -> None:
         self._client = client
         self._people = People(client)
+        self._looks: dict[str, _Look] = {}  # by channel
 
     async def post(self, request: Request, approver: str) -> tuple[str, str]:
         """Channel and ts of the new message in the approver's DM. Raises Undelivered, also if nobody would read it."""
@@ -48,13 +57,64 @@ class Messenger:
                 mrkdwn=False,
                 unfurl_links=False,
                 unfurl_media=False,
-                metadata={"event_type": "slack_gate_request", "event_payload": {"request": request.id}},
+                metadata={"event_type": EVENT, "event_payload": {"request": request.id}},
             )
         )
         channel, message = reply.get("channel"), reply.get("ts")
         if not isinstance(channel, str) or not isinstance(message, str):
-            raise Undelivered("an answer without a message id", None)
+            raise Undelivered("an answer without a message id", RETRY_S)
         return channel, message
+
+    async def find(self, request: Request, channel: str) -> list[str] | None:
+        """The ts of every message in the channel that shows the request, newest first; None without the right to look.
+
+        Raises Undelivered. Those who ask while one look is under way share the next one: Slack counts the calls.
+        """
+        look = self._looks.get(channel)
+        if look is None or look.begun:
+            look = self._looks[channel] = _Look(asyncio.ensure_future(self._after(look, channel)))
+        look.oldest = min(look.oldest, request.created_at - SKEW_S)
+        try:
+            found = await asyncio.shield(look.result)
+        finally:
+            if look.result.done() and self._looks.get(channel) is look:
+                del self._looks[channel]
+        return None if found is None else found.get(request.id, [])
+
+    async def _after(self, earlier: _Look | None, channel: str) -> dict[str, list[str]] | None:
+        if earlier is not None:
+            await asyncio.wait([earlier.result])
+        look = self._looks[channel]
+        look.begun = True
+        try:
+            return await self._cards_in(channel, look.oldest)
+        except Undelivered as fault:
+            if fault.error.startswith("missing_scope"):
+                return None
+            raise
+
+    async def _cards_in(self, channel: str, oldest: float) -> dict[str, list[str]]:
+        """The ts of this app's cards since then, by request, each newest first."""
+        cards: dict[str, list[str]] = {}
+        cursor: str | None = None
+        for _ in range(PAGES):
+            reply = await self._call(
+                self._client.conversations_history(
+                    channel=channel, oldest=f"{oldest:.6f}", limit=PAGE, cursor=cursor, include_all_metadata=True
+                )
+            )
+            for message in reply.get("messages") or []:
+                about = message.get("metadata") or {}
+                if about.get("event_type") == EVENT:
+                    cards.setdefault(about.get("event_payload", {}).get("request", ""), []).append(message["ts"])
+            cursor = (reply.get("response_metadata") or {}).get("next_cursor")
+            if not cursor:
+                break
+        return cards
+
+    def remedy(self, error: str) -> str:
+        """What a person can do about an error; empty when nothing is known."""
+        return remedy(error)
 
     async def redraw(self, request: Request, channel: str, message: str) -> None:
         """The card as the request stands now. Raises Undelivered, without a time only if there is nothing to redraw."""
@@ -97,9 +157,19 @@ def _undelivered(response: object) -> Undelivered:
 
 def _seconds(retry_after: str | None) -> float:
     try:
-        return max(float(retry_after or RETRY_S), RETRY_S)
+        seconds = float(retry_after or RETRY_S)
     except ValueError:
         return RETRY_S
+    return seconds if math.isfinite(seconds) and seconds > 0 else RETRY_S
+
+
+@dataclass(eq=False, slots=True)
+class _Look:
+    """One reading of a channel, for all who wait for it."""
+
+    result: asyncio.Future[dict[str, list[str]] | None]
+    oldest: float = math.inf
+    begun: bool = False
 
 
 def picture_of(request: Request) -> Picture:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, or_, select, update
 
 from slack_gate.core.request import Request, State
 from slack_gate.store.database import Database
@@ -13,11 +14,17 @@ from slack_gate.store.store import as_request
 from slack_gate.store.tables import cards, requests
 
 GIVEN_UP = 1e18  # a `due_at` that never comes
+SETTLED_S = 60.0  # what was approved begins to run by then, or never
+UNKNOWN = "?"  # among strays: a post that may have arrived, its ts not on file
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One approver's copy of a request; `message` is empty until the post was accepted, `drawn` is the state shown."""
+    """One approver's copy of a request.
+
+    `message` is empty until a post was accepted. `strays` are other messages of the channel that may show this card
+    too; `unclear`: there may be one more, from a post whose answer never came.
+    """
 
     id: int
     approver: str
@@ -25,46 +32,113 @@ class Card:
     message: str
     attempts: int
     request: Request
+    strays: tuple[str, ...] = ()
+    unclear: bool = False
 
 
 class Cards:
-    """Rows of one surface (`slack`)."""
+    """Rows of one surface (`slack`). `home` is the daemon whose agents' requests are ended when nobody can be asked."""
 
-    def __init__(self, database: Database, surface: str) -> None:
+    def __init__(self, database: Database, surface: str, home: str = "") -> None:
         self._database = database
         self._surface = surface
+        self._home = home
 
-    async def due(self, now: float, limit: int = 100) -> list[Card]:
-        """Cards whose picture is older than their row, oldest request first."""
+    async def due(
+        self, now: float, limit: int = 100, blocked: Collection[str] = (), redraws: bool = True
+    ) -> list[Card]:
+        """Cards to post, oldest request first, but those of `blocked` approvers; then, with `redraws`, the others."""
         query = (
             select(requests, *(column.label(f"card_{column.name}") for column in cards.columns))
             .join(requests, cards.c.request == requests.c.id)
-            .where(cards.c.surface == self._surface, cards.c.due_at <= now, self._stale())
-            .order_by(requests.c.created_at)
+            .where(cards.c.surface == self._surface, _due_at <= now, *_stale(now))
+            .where(
+                or_(~_post, cards.c.approver.not_in(blocked)) if redraws else _post & cards.c.approver.not_in(blocked)
+            )
+            .order_by(case((_post, 0), else_=1), requests.c.created_at, cards.c.id)
             .limit(limit)
         )
         rows = await self._database.run(lambda connection: connection.execute(query).all())
         return [_as_card(row) for row in rows]
 
-    async def next_due(self) -> float | None:
+    async def claim(self, wanted: Sequence[Card], now: float, until: float) -> set[int]:
+        """Ids of the cards that are now ours alone to draw until then; others may have been quicker.
+
+        A card about to be posted is unclear from here on: after a kill, nobody knows whether it arrived.
+        """
+        query = (
+            update(cards)
+            .where(cards.c.id.in_([card.id for card in wanted]), or_(cards.c.due_at <= now, cards.c.due_at >= GIVEN_UP))
+            .values(
+                due_at=until,
+                strays=case((cards.c.message == "", _with_unknown()), else_=cards.c.strays),
+            )
+            .returning(cards.c.id)
+        )
+        return set(await self._database.run(lambda connection: connection.execute(query).scalars().all()))
+
+    async def resumed(self, now: float) -> None:
+        """After a start: what was being drawn for this home's agents when it stopped is due again."""
+        own = cards.c.request.in_(select(requests.c.id).where(requests.c.home == self._home))
+        state = select(requests.c.state).where(requests.c.id == cards.c.request).scalar_subquery()
+        query = update(cards).where(own, cards.c.due_at < GIVEN_UP, cards.c.drawn != state).values(due_at=now)
+        await self._database.run(lambda connection: connection.execute(query))
+
+    async def next_due(self, now: float = 0.0) -> float | None:
         """When the next retry is due (seconds since the epoch), None when nothing is left to draw."""
         query = (
-            select(func.min(cards.c.due_at))
+            select(func.min(_due_at))
             .join(requests, cards.c.request == requests.c.id)
-            .where(cards.c.surface == self._surface, cards.c.due_at < GIVEN_UP, self._stale())
+            .where(cards.c.surface == self._surface, _due_at < GIVEN_UP, *_stale(now))
         )
         return await self._database.run(lambda connection: connection.execute(query).scalar())
 
-    async def posted(self, card: int, channel: str, message: str) -> None:
+    async def posted(self, card: int, channel: str, message: str, strays: Sequence[str] = ()) -> None:
         """The surface accepted the post; it shows the request as pending."""
-        await self._set(card, channel=channel, message=message, drawn=State.PENDING.value, error="", attempts=0)
+        await self._set(
+            card,
+            channel=channel,
+            message=message,
+            strays=" ".join(strays),
+            drawn=State.PENDING.value,
+            due_at=0.0,
+            **_FRESH,
+        )
 
-    async def drawn(self, card: int, state: State) -> None:
-        await self._set(card, drawn=state.value, error="", attempts=0)
+    async def seen(self, request: str, approver: str, channel: str, message: str) -> None:
+        """A message shows the card; one that is not on file yet becomes a stray, and is redrawn with the others."""
+        which = and_(cards.c.request == request, cards.c.approver == approver, cards.c.surface == self._surface)
 
-    async def failed(self, card: int, error: str, due_at: float) -> None:
-        """The surface refused or was away; `due_at` is GIVEN_UP when trying again cannot help."""
-        await self._set(card, error=error, attempts=cards.c.attempts + 1, due_at=due_at)
+        def work(connection: Connection) -> None:
+            row = connection.execute(select(cards).where(which).with_for_update()).one_or_none()
+            # Without a message on file, its own one is still being posted.
+            if row is None or not message or row.channel != channel or row.message in ("", message):
+                return
+            if message not in row.strays.split():
+                strays = f"{row.strays} {message}".strip()
+                connection.execute(update(cards).where(cards.c.id == row.id).values(strays=strays))
+                ended = update(cards).where(cards.c.id == row.id, cards.c.drawn != State.PENDING.value)
+                connection.execute(ended.values(drawn="", due_at=0.0))
+
+        await self._database.run(work)
+
+    async def found(self, card: int, channel: str, strays: Sequence[str]) -> None:
+        """Messages that show the card beside its own one."""
+        await self._set(card, channel=channel, strays=" ".join(strays))
+
+    async def drawn(self, card: int, state: State, now: float = 0.0) -> None:
+        """Every message of the card shows this state, or is gone."""
+        await self._set(card, drawn=state.value, due_at=now, **_FRESH)
+
+    async def failed(self, card: int, error: str, due_at: float, strays: Sequence[str] | None = None) -> None:
+        """The surface refused or was away; `due_at` is GIVEN_UP when posting again cannot help."""
+        known = {} if strays is None else {"strays": " ".join(strays)}
+        await self._set(card, error=error, attempts=cards.c.attempts + 1, due_at=due_at, **known)
+
+    async def released(self, card: int, now: float) -> None:
+        """What became of our drawing could not be recorded: it is due again."""
+        query = update(cards).where(cards.c.id == card, cards.c.due_at < GIVEN_UP).values(due_at=now)
+        await self._database.run(lambda connection: connection.execute(query))
 
     async def hopeless(self, request: str) -> str | None:
         """The error of the last card given up, if no card of the request arrived or can still arrive; else None."""
@@ -74,18 +148,51 @@ class Cards:
             return None
         return str(rows[-1].error)
 
+    async def waiting(self) -> list[str]:
+        """Pending requests of this home that approvers are asked about on this surface."""
+        query = (
+            select(requests.c.id)
+            .join(cards, cards.c.request == requests.c.id)
+            .where(requests.c.home == self._home, requests.c.state == State.PENDING, cards.c.surface == self._surface)
+            .distinct()
+        )
+        return list(await self._database.run(lambda connection: connection.execute(query).scalars().all()))
+
+    async def channel(self, approver: str) -> str:
+        """Where this approver was last posted to, empty when never."""
+        query = (
+            select(cards.c.channel)
+            .where(cards.c.surface == self._surface, cards.c.approver == approver, cards.c.channel != "")
+            .order_by(cards.c.id.desc())
+            .limit(1)
+        )
+        return await self._database.run(lambda connection: connection.execute(query).scalar()) or ""
+
     async def _set(self, card: int, **values: object) -> None:
         query = update(cards).where(cards.c.id == card).values(**values)
         await self._database.run(lambda connection: connection.execute(query))
 
-    @staticmethod
-    def _stale() -> ColumnElement[bool]:
-        unposted = and_(cards.c.message == "", requests.c.state == State.PENDING)
-        outdated = and_(cards.c.message != "", cards.c.drawn != requests.c.state)
-        return or_(unposted, outdated)
+
+_FRESH: dict[str, Any] = {"error": "", "attempts": 0}
+_post = requests.c.state == State.PENDING
+# Given up is the post: once the request has ended, a message that arrived after all is still to be redrawn.
+_due_at: ColumnElement[float] = case((and_(~_post, cards.c.due_at >= GIVEN_UP), 0.0), else_=cards.c.due_at)
+
+
+def _stale(now: float) -> tuple[ColumnElement[bool], ...]:
+    """Cards that show another state than their row. Most rows have ended for good and must cost nothing here."""
+    unfinished = cards.c.drawn.in_(("", State.PENDING.value, State.RUNNING.value))
+    may_run = and_(cards.c.drawn == State.APPROVED.value, cards.c.due_at > now - SETTLED_S)
+    return or_(unfinished, may_run), cards.c.drawn != requests.c.state
+
+
+def _with_unknown() -> ColumnElement[str]:
+    marked = func.trim(cards.c.strays + f" {UNKNOWN}")
+    return case((cards.c.strays.contains(UNKNOWN, autoescape=True), cards.c.strays), else_=marked)
 
 
 def _as_card(row: Row[*tuple[Any, ...]]) -> Card:
+    strays = row.card_strays.split()
     return Card(
         id=row.card_id,
         approver=row.card_approver,
@@ -93,4 +200,6 @@ def _as_card(row: Row[*tuple[Any, ...]]) -> Card:
         message=row.card_message,
         attempts=row.card_attempts,
         request=as_request(row),
+        strays=tuple(stray for stray in strays if stray != UNKNOWN),
+        unclear=UNKNOWN in strays,
     )

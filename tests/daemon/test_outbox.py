@@ -9,17 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from slack_gate.core.request import State
 from slack_gate.daemon import outbox, serve
 from slack_gate.daemon.serve import running
 from slack_gate.errors import StoreError
 from slack_gate.local_slack.server import LocalSlack
-from slack_gate.slack import link, messenger
+from slack_gate.slack import line, link, messenger
+from slack_gate.store import tables
 from tests.daemon.house import House, house, settings_for
 
 POST = "chat.postMessage"
 UPDATE = "chat.update"
+HISTORY = "conversations.history"
 
 
 async def only_request(h: House) -> Any:
@@ -90,7 +93,7 @@ async def test_trouble_that_stays_is_told(
 
 async def test_the_limit_leaves_time_to_tell_within_fifteen_seconds() -> None:
     assert outbox.POST_S <= 14
-    assert link.DOWN_S <= outbox.CONFIRM_S <= 25
+    assert link.DOWN_S + outbox.WATCH_S <= 25
 
 
 async def test_too_many_requests_are_waited_for(tmp_path: Path) -> None:
@@ -125,18 +128,103 @@ async def test_five_at_once_all_arrive_at_one_message_a_second(tmp_path: Path) -
             assert len(slack.calls(POST)) <= 9  # three at once, a few refused, then one a second
 
 
-async def test_a_reset_after_the_call_may_post_twice_but_decides_once(tmp_path: Path) -> None:
+async def buttons_gone(h: House, cards: int) -> list[Any]:
+    """All messages of the DM, once there are so many and none has a button."""
+    return await h.slack.workspace.wait_for(
+        lambda: h.ana.messages if len(h.ana.messages) == cards and not any(m.buttons for m in h.ana.messages) else None,
+        10,
+        lambda: f"{[(m.buttons, m.plain()) for m in h.ana.messages]}",
+    )
+
+
+async def test_a_post_whose_answer_is_lost_is_found_again(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        first, seen = await h.asked("git push origin first")  # the channel is known from now on
+        h.slack.fail_next(POST, reset_after=True)
+        hook, card = await h.asked("git push origin main")
+        await h.slack.workspace.wait_for(lambda: h.slack.calls(HISTORY) or None, 10, lambda: "nobody looked")
+        await h.running.store.recorded()
+        await h.ana.click(card, "Approve")
+        assert (await h.ended(hook)).decision == "allow"
+        await h.ana.click(seen, "Deny")
+        await h.ended(first)
+        await buttons_gone(h, 2)
+        assert len(h.slack.calls(POST)) == 2
+
+
+async def test_the_first_card_ever_may_be_posted_twice_and_both_are_redrawn(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
         h.slack.fail_next(POST, reset_after=True)
         hook = await h.start(h.event(command="git push origin main"))
         await h.slack.workspace.wait_for(lambda: len(h.ana.messages) == 2 or None, 10, lambda: "two cards")
         lost, known = h.ana.messages
+        await known_on_file(h, known.ts)
         click = await h.ana.click(lost, "Approve")
         assert click.acknowledged
         assert "not the message" in (await h.ana.wait_for_ephemeral()).plain()
         assert (await only_request(h)).state is State.PENDING
         await h.ana.click(known, "Deny")
         assert (await h.ended(hook)).decision == "deny"
+        assert all("Denied by Ana" in card.plain() for card in await buttons_gone(h, 2))
+
+
+async def known_on_file(h: House, ts: str) -> None:
+    """Returns once the card's message is in its row."""
+    async with asyncio.timeout(10):
+        while not await h.running.store.database.run(  # noqa: ASYNC110 - a row tells nobody
+            lambda connection: connection.execute(select(tables.cards.c.id).where(tables.cards.c.message == ts)).all()
+        ):
+            await asyncio.sleep(0.02)
+
+
+async def test_a_card_that_arrives_after_all_is_redrawn_at_the_end(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        first, seen = await h.asked("git push origin first")
+        h.slack.fail_next(POST, reset_before=True)
+        hook, card = await h.asked("git push origin main")
+        await known_on_file(h, card.ts)
+        late = h.slack.workspace.post(card.channel, card.text, card.blocks, metadata=card.metadata)  # Slack was slow
+        await h.ana.click(card, "Approve")
+        assert (await h.ended(hook)).decision == "allow"
+        assert "Approved by Ana" in (await late.wait_for_update(lambda m: not m.buttons)).plain()
+        await card.wait_for_update(lambda m: not m.buttons)
+        assert seen.buttons
+        first.kill()
+
+
+async def test_without_the_right_to_look_a_lost_post_is_repeated(
+    tmp_path: Path,
+) -> None:
+    async with house(tmp_path) as h:
+        h.slack._web_api.scopes = ["chat:write", "users:read"]
+        first, _ = await h.asked("git push origin first")
+        h.slack.fail_next(POST, reset_after=True)
+        hook = await h.start(h.event(command="git push origin main"))
+        await h.slack.workspace.wait_for(lambda: len(h.ana.messages) == 3 or None, 10, lambda: "a second copy")
+        card = h.ana.messages[-1]
+        await known_on_file(h, card.ts)
+        await h.ana.click(card, "Approve")
+        assert (await h.ended(hook)).decision == "allow"
+        await card.wait_for_update(lambda m: not m.buttons)
+        # The other copy decides nothing, says so, and is redrawn once a click has told where it is.
+        copy = h.ana.messages[-2]
+        await h.ana.click(copy, "Deny")
+        assert "Nothing was decided" in (await h.ana.wait_for_ephemeral()).plain()
+        assert "Approved by Ana" in (await copy.wait_for_update(lambda m: not m.buttons)).plain()
+        first.kill()
+
+
+async def test_a_lost_post_of_a_request_that_ends_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "POST_S", 1.5)
+    async with house(tmp_path) as h:
+        first, seen = await h.asked("git push origin first")
+        h.slack.fail_next(POST, reset_after=True)
+        h.slack.fail_next(HISTORY, http_status=503, times=2)
+        ended = await h.bash("git push origin main")
+        assert "Nobody could be asked" in ended.reason
+        [card] = [message for message in h.ana.messages if message is not seen]
+        assert "Could not be asked" in (await card.wait_for_update(lambda m: not m.buttons, 15)).plain()
+        first.kill()
 
 
 @pytest.mark.parametrize(
@@ -271,10 +359,9 @@ async def test_a_database_that_is_away_for_a_moment(
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A link's silence counts after 2 s instead of 25."""
-    monkeypatch.setattr(link, "PING_S", 0.2)
+    monkeypatch.setattr(line, "PING_S", 0.2)
+    monkeypatch.setattr(line, "SILENT_S", 1.0)
     monkeypatch.setattr(link, "DOWN_S", 2.0)
-    monkeypatch.setattr(link, "STUCK_S", 1.0)
-    monkeypatch.setattr(outbox, "CONFIRM_S", 2.0)
     monkeypatch.setattr(outbox, "WATCH_S", 0.1)
 
 
@@ -302,23 +389,39 @@ async def test_a_card_posted_while_the_link_is_dead_is_undeliverable(tmp_path: P
 
 
 @pytest.mark.usefixtures("quick")
-async def test_a_card_that_arrived_outlives_a_dead_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_card_that_arrived_is_undeliverable_once_the_link_is_dead(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        hook, card = await h.asked("git push origin main")
+        await known_on_file(h, card.ts)
+        await cut_off(h)
+        start = time.monotonic()
+        assert "internal_error" in (await h.ended(hook)).reason  # Slack's own code for why it does not come back
+        assert time.monotonic() - start < link.DOWN_S + 3
+        assert (await only_request(h)).state is State.UNDELIVERABLE
+        await card.wait_for_update(lambda m: not m.buttons)
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_request_that_can_be_decided_elsewhere_outlives_a_dead_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[outbox.Outbox] = []
 
     class Seen(outbox.Outbox):
         def __init__(self, *parts: Any) -> None:
-            super().__init__(*parts)
+            super().__init__(*parts[:4], lambda: True)
             seen.append(self)
 
     monkeypatch.setattr(serve, "Outbox", Seen)
-    monkeypatch.setattr(outbox, "CONFIRM_S", 0.3)
     async with house(tmp_path) as h:
         hook, card = await h.asked("git push origin main")
+        await known_on_file(h, card.ts)
         await cut_off(h)
         async with asyncio.timeout(10):
             while seen[0]._down() is None:  # noqa: ASYNC110 - silence tells nobody
                 await asyncio.sleep(0.02)
-        assert "silent" in (await h.bash("git push origin next")).reason
-        assert (await h.running.store.requests(10))[-1].state is State.PENDING
+        await seen[0]._cards.waiting()  # a round of the watch
+        await asyncio.sleep(3 * outbox.WATCH_S)
+        assert (await only_request(h)).state is State.PENDING
         assert "Approve" in card.buttons
         hook.kill()

@@ -42,8 +42,8 @@ ODD: dict[str, tuple[Answer, str, float | None]] = {
     "plain text": (lambda: web.Response(text="hello"), "not Slack's", RETRY_S),
     "a list": (lambda: web.json_response([1]), "not Slack's", RETRY_S),
     "null": (lambda: web.json_response(None), "not Slack's", RETRY_S),
-    "no id": (lambda: web.json_response({"ok": True}), "without a message id", None),
-    "an odd id": (lambda: web.json_response({"ok": True, "channel": "D1", "ts": 5}), "without a message id", None),
+    "no id": (lambda: web.json_response({"ok": True}), "without a message id", RETRY_S),
+    "an odd id": (lambda: web.json_response({"ok": True, "channel": "D1", "ts": 5}), "without a message id", RETRY_S),
     "no error": (lambda: web.json_response({"ok": False}), "HTTP 200", None),
     "missing scope": (
         lambda: web.json_response({"ok": False, "error": "missing_scope", "needed": "chat:write"}),

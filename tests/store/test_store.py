@@ -346,8 +346,10 @@ async def test_cards_are_due_until_they_show_the_row(tmp_path: Path) -> None:
         assert await cards.due(1000.0) == []
         assert await cards.hopeless("SG-1") is None
         await store.decided(_click(), (), (), 1001.0)
-        [stale] = await cards.due(1001.0)
+        stale, unsent = await cards.due(1001.0)
         assert (stale.id, stale.request.state) == (ana.id, State.APPROVED)
+        assert (unsent.id, unsent.message) == (bob.id, "")  # it may have arrived after all
+        await cards.drawn(unsent.id, State.APPROVED)
         await cards.failed(stale.id, "ratelimited", 1005.0)
         assert await cards.due(1004.0) == []
         assert await cards.next_due() == 1005.0

@@ -1,0 +1,61 @@
+"""Whether the daemon can ask, hear and record: what `slack-gate status` prints."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+LEAST_FREE = 4 * 1024 * 1024  # bytes; below, the next log lines may not fit
+
+
+class Hearing(Protocol):
+    """The link, as far as health goes."""
+
+    @property
+    def lines(self) -> int: ...
+
+    @property
+    def others(self) -> int: ...
+
+    def down(self) -> str | None: ...
+
+    def fix(self) -> str: ...
+
+    def notes(self) -> list[str]: ...
+
+    def silent_s(self) -> float: ...
+
+
+def health(link: Hearing | None, refused: str | None, files: Mapping[str, Path | None]) -> dict[str, Any]:
+    """One JSON object without secrets. `refused` says why the newest card was not taken.
+
+    `files` are what must be writable, by what they are called; None: not a file of ours. `link` None: Slack is off.
+    """
+    cannot_write = [f"the {name} {why}" for name, path in files.items() if path and (why := _unwritable(path))]
+    down = link.down() if link else None
+    fault = f"{down}. {link.fix()}".rstrip(". ") if link and down else refused
+    notes = [note for note in link.notes() if link and note not in (fault or "")] if link else []
+    return {
+        "healthy": not (fault or cannot_write),
+        "lastInboundSeconds": round(link.silent_s(), 1) if link else None,
+        "fault": ". ".join([*([fault] if fault else []), *cannot_write]) or None,
+        "lines": link.lines if link else None,
+        "otherConnections": link.others if link else None,
+        "notes": notes,
+        "writable": not cannot_write,
+    }
+
+
+def _unwritable(path: Path) -> str | None:
+    """Why nothing could be added to the file now, None when something could."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
+        disk = os.statvfs(path)
+    except FileNotFoundError:
+        return f"{path} is missing"
+    except OSError as error:
+        return f"{path} cannot be written ({error.strerror})"
+    free = disk.f_bavail * disk.f_frsize
+    return None if free >= LEAST_FREE else f"{path} has {free // 1024} KiB of disk left"
