@@ -56,7 +56,7 @@ class Unwatched:
         """Nothing to tell."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Running:
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[Ran] | None = None
