@@ -93,10 +93,11 @@ def field(value: Any, *names: str) -> str:
 
 
 def needed(value: Any, *names: str) -> str:
-    found = field(value, *names)
-    if not found:
+    """As it was sent, to be sent back."""
+    found = at(value, *names)
+    if not found or not isinstance(found, (str, int)):
         raise Failure(f"GitHub's answer is not understood: {'.'.join(names)} is missing.")
-    return found
+    return str(found)
 
 
 def prose(value: Any) -> str:
@@ -192,7 +193,8 @@ class Root(NamedTuple):
 def parse_root(url: str) -> Root:
     try:
         parts = urlsplit(url)
-        port = parts.port or {"https": 443, "http": 80}[parts.scheme]
+        usual = {"https": 443, "http": 80}[parts.scheme]
+        port = parts.port or usual
     except (ValueError, KeyError):
         port = 0
     if not port or not parts.hostname or not re.fullmatch(r"[!-~]+", url) or any(char in url for char in "\\?#@"):
@@ -400,7 +402,7 @@ def list_pulls(github: GitHub, call: Call) -> str:
 def _listed(entries: list[Any], more: bool, what: str, tail: Callable[[Any], str]) -> str:
     lines = []
     for entry in entries:
-        parts = f"#{needed(entry, 'number')}", field(entry, "state"), field(entry, "title"), tail(entry)
+        parts = f"#{visible(needed(entry, 'number'))}", field(entry, "state"), field(entry, "title"), tail(entry)
         lines.append("  ".join(filter(None, parts)))
     if more:
         lines.append(f"There may be more; these are the first {len(entries)}.")
@@ -432,7 +434,7 @@ def view_pull(github: GitHub, call: Call) -> str:
 def _viewed(github: GitHub, call: Call, entry: Any, kind: str, merged: Any) -> str:
     state = "merged" if merged else field(entry, "state")
     facts = kind, state, f"by {_author(entry)}", field(entry, "created_at"), _labels(entry)
-    heading = f"#{needed(entry, 'number')} {field(entry, 'title')}", ", ".join(filter(None, facts))
+    heading = f"#{visible(needed(entry, 'number'))} {field(entry, 'title')}", ", ".join(filter(None, facts))
     parts = ["\n".join([*heading, field(entry, "html_url")]), prose(entry)]
     if at(entry, "comments") != 0:
         comments, more = github.pages(f"repos/{call.repo}/issues/{call.number}/comments", MAX_LISTED)
@@ -449,15 +451,19 @@ def _author(entry: Any) -> str:
 
 def create(github: GitHub, call: Call) -> str:
     data = {"title": call.title, "body": body_text(call.body_file)}
-    made = github.ask(f"repos/{call.repo}/issues", "POST", data)
-    return f"Created #{needed(made, 'number')}: {field(made, 'html_url')}"
+    return _created(github.ask(f"repos/{call.repo}/issues", "POST", data))
 
 
 def create_pull(github: GitHub, call: Call) -> str:
     data = {"title": call.title, "head": call.head, "base": call.base, "body": body_text(call.body_file)}
     data["base"] = call.base or needed(github.ask(f"repos/{call.repo}"), "default_branch")
-    made = github.ask(f"repos/{call.repo}/pulls", "POST", data)
-    return f"Created #{needed(made, 'number')}: {field(made, 'html_url')}"
+    return _created(github.ask(f"repos/{call.repo}/pulls", "POST", data))
+
+
+def _created(made: Any) -> str:
+    if not field(made, "number"):
+        raise Failure("GitHub took it, but its answer is not understood: look before you try again.")
+    return f"Created #{field(made, 'number')}: {field(made, 'html_url')}"
 
 
 def comment(github: GitHub, call: Call) -> str:
@@ -509,7 +515,7 @@ def link_branch(github: GitHub, call: Call) -> str:
     tip = needed(github.ask(f"repos/{call.repo}/git/ref/heads/{quote(base)}"), "object", "sha")
     made = github.graphql(CREATE_LINK, issueId=issue_id, repositoryId=repository_id, oid=tip, name=call.branch)
     if at(made, "createLinkedBranch", "linkedBranch"):
-        return f"Created the branch {visible(call.branch)} from {base}, linked to #{call.number}."
+        return f"Created the branch {visible(call.branch)} from {visible(base)}, linked to #{call.number}."
     links = at(github.graphql(READ_LINKS, id=issue_id), "node", "linkedBranches", "nodes")
     if any(at(link, "ref", "name") == call.branch for link in (links if isinstance(links, list) else [])):
         return f"The branch {visible(call.branch)} is linked to #{call.number} already."
