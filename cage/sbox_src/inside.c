@@ -212,7 +212,7 @@ int write_plan(const Run *run) {
     if (!file) fail("no descriptors are left (%s). Nothing was run.", strerror(errno));
     fprintf(file, "%u%c%ld%c%ld%c%ld%c%ld%c", run->default_signals, 0, run->limit_processes, 0, run->limit_file_size, 0,
             run->limit_memory, 0, run->limit_cpu, 0);
-    fprintf(file, "%s%c%s%c", run->cwd, 0, run->layer ? run->layer : "", 0);
+    fprintf(file, "%d%c%s%c%s%c", run->grant != NULL, 0, run->cwd, 0, run->layer ? run->layer : "", 0);
     const List *lists[] = {&run->steps, &run->command};
     for (int i = 0; i < 2; i++) {
         fprintf(file, "%zu%c", lists[i]->count, 0);
@@ -256,6 +256,7 @@ void inside(int plan_fd, int report_fd) {
     unsigned default_signals = (unsigned)strtoul(next(&rest, end), NULL, 10);
     long limits[4];
     for (int i = 0; i < 4; i++) limits[i] = strtol(next(&rest, end), NULL, 10);
+    bool granted = next(&rest, end)[0] == '1';
     const char *cwd = next(&rest, end);
     Mounts mounts = {.layer = next(&rest, end), .saved = -1};
     List lists[2] = {{0}};
@@ -272,6 +273,7 @@ void inside(int plan_fd, int report_fd) {
     limit(RLIMIT_FSIZE, limits[1] ? limits[1] : -1);
     limit(RLIMIT_AS, limits[2] ? limits[2] : -1);
     limit(RLIMIT_CPU, limits[3] ? limits[3] : -1);
+    if (granted && !hand_out_listener()) give_up('n', "the network grant");
     if (load_filter()) give_up('f', "the system call filter");
     pid_t command = vfork(); /* what follows in the child is nothing but system calls */
     if (command < 0) give_up('f', "a process");

@@ -22,9 +22,6 @@
 
 extern char **environ;
 
-/* Descriptors that the program inside finds open, one after another. */
-enum { SELF_FD = 7, PLAN_FD = 8, REPORT_FD = 9 };
-
 static const int FORWARDED[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 static volatile pid_t cage_pid, init_pid, command_pid;
 static volatile sig_atomic_t last_signal;
@@ -32,6 +29,7 @@ static struct rlimit caller_files; /* what the command gets back; we need a desc
 
 static const char USAGE[] =
     "Usage: sbox [--] CMD [ARG...]     run CMD in the cage\n"
+    "       sbox --net-allow NAME -- CMD [ARG...]     the same, with the hosts listed under NAME in net-allow.txt\n"
     "       sbox --check               say what the cage holds on this machine, and what is missing\n"
     "       sbox --limits              show the limits in force\n"
     "       sbox --help\n\n"
@@ -78,11 +76,21 @@ void addf(List *list, const char *format, ...) {
 }
 
 /* No descriptor of the caller but 0, 1 and 2 goes in; a closed one of these would be taken by the next file opened. */
-static void close_inherited_descriptors(void) {
-    if (syscall(SYS_close_range, 3, ~0U, 0) < 0)
-        for (int fd = 3; fd < sysconf(_SC_OPEN_MAX); fd++) close(fd);
+static void close_inherited_descriptors(int kept) {
+    unsigned first = kept < 3 ? 3 : (unsigned)kept + 1;
+    if ((kept > 3 && syscall(SYS_close_range, 3, kept - 1, 0) < 0) || syscall(SYS_close_range, first, ~0U, 0) < 0)
+        for (int fd = 3; fd < sysconf(_SC_OPEN_MAX); fd++)
+            if (fd != kept) close(fd);
+    if (kept > 2) fcntl(kept, F_SETFD, FD_CLOEXEC);
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) fail("/dev/null cannot be opened. Nothing was run.");
+}
+
+/* The descriptor that --net-fd names, or -1. */
+static int kept_descriptor(int argc, char **argv) {
+    char *end = NULL;
+    long fd = argc > 2 && !strcmp(argv[1], "--net-fd") ? strtol(argv[2], &end, 10) : -1;
+    return end && !*end && fd > 2 && fd < 1 << 20 && fcntl((int)fd, F_GETFD) >= 0 ? (int)fd : -1;
 }
 
 /* bubblewrap, left alive, waits until the last process of the cage is gone. */
@@ -128,19 +136,21 @@ const char *bubblewrap(void) {
 }
 
 static void bubblewrap_arguments(const Run *run, List *argv) {
-    add(argv, "bwrap");
+    if (run->grant) launch_with_proxy(run, argv);
+    add(argv, run->grant ? bubblewrap() : "bwrap");
     for (size_t i = 0; i < run->options.count; i++) add(argv, run->options.at[i]);
     add(argv, "--");
     addf(argv, "/proc/self/fd/%d", SELF_FD);
 }
 
 /* Runs between vfork and exec: nothing but system calls. */
-static void start_bubblewrap(const char *program, char **argv, char **env, const int descriptors[3], int errors) {
-    int kept[3];
+static void start_bubblewrap(const char *program, char **argv, char **env, const int descriptors[4], int errors) {
+    static const int PLACES[] = {SELF_FD, PLAN_FD, REPORT_FD, GRANT_FD};
+    int kept[4];
     if (errors >= 0 && dup2(errors, 2) < 0) _exit(EXIT_CAGE); /* before its place is taken below */
-    for (int i = 0; i < 3; i++) kept[i] = fcntl(descriptors[i], F_DUPFD_CLOEXEC, 20); /* clear of the places they go to */
-    for (int i = 0; i < 3; i++)
-        if (dup2(kept[i], SELF_FD + i) < 0) _exit(EXIT_CAGE);
+    for (int i = 0; i < 4; i++) kept[i] = fcntl(descriptors[i], F_DUPFD_CLOEXEC, 20); /* clear of the places they go to */
+    for (int i = 0; i < 4; i++)
+        if (descriptors[i] >= 0 && dup2(kept[i], PLACES[i]) < 0) _exit(EXIT_CAGE);
     setrlimit(RLIMIT_NOFILE, &caller_files);
     for (size_t i = 0; i < sizeof FORWARDED / sizeof *FORWARDED; i++) signal(FORWARDED[i], SIG_IGN);
     execve(program, argv, env);
@@ -234,7 +244,8 @@ static int supervise(int reports, int errors, int parent, Report *report, Tail *
 static void say_what_was_stopped(const Run *run, const Tail *tail) {
     static const char *const WRITES[] = {"Read-only file system", "EROFS", "Device or resource busy", NULL};
     static const char *const NETWORK[] = {"Network is unreachable", "ENETUNREACH", "Could not resolve host",
-                                          "Temporary failure in name resolution", "EAI_AGAIN", NULL};
+                                          "Temporary failure in name resolution", "EAI_AGAIN", "Tunnel connection failed: 403",
+                                          "CONNECT tunnel failed, response 403", "is not in the grant", NULL};
     for (int i = 0; WRITES[i]; i++)
         if (strstr(tail->at, WRITES[i])) {
             dprintf(2, "sbox: the cage stopped a write outside ~/projects, /tmp and ~/.cache, or to a guarded file there. "
@@ -243,8 +254,10 @@ static void say_what_was_stopped(const Run *run, const Tail *tail) {
         }
     for (int i = 0; NETWORK[i]; i++)
         if (strstr(tail->at, NETWORK[i])) {
-            dprintf(2, "sbox: the cage has no network. If it is needed, run the command without sbox: a person will be "
-                       "asked.\n");
+            dprintf(2, run->grant ? "sbox: the cage reaches only what its network grant lists. For more, run the command without "
+                                    "sbox: a person will be asked.\n"
+                                  : "sbox: the cage has no network. If it is needed, run the command without sbox: a person will "
+                                    "be asked.\n");
             return;
         }
     char *hidden = text("%s/.", run->home);
@@ -300,8 +313,8 @@ static int run_command(Run *run) {
         fail("no descriptors are left (%s). Nothing was run.", strerror(errno));
     List argv = {0};
     bubblewrap_arguments(run, &argv);
-    const char *program = bubblewrap() ? bubblewrap() : "";
-    int descriptors[] = {open("/proc/self/exe", O_RDONLY | O_CLOEXEC), write_plan(run), reports[1]};
+    const char *program = run->grant ? argv.at[0] : bubblewrap() ? bubblewrap() : "";
+    int descriptors[] = {open("/proc/self/exe", O_RDONLY | O_CLOEXEC), write_plan(run), reports[1], run->grant_fd};
     if ((cage_pid = vfork()) == 0) start_bubblewrap(program, argv.at, run->env.at, descriptors, errors[1]);
     if (cage_pid < 0) fail("no process could be started (%s). Nothing was run.", strerror(errno));
     if (last_signal) end_cage(); /* it came before the cage could get it */
@@ -316,6 +329,7 @@ static int run_command(Run *run) {
                 report.error == ENOENT ? "command not found" : strerror(report.error));
         return report.error == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUNNABLE;
     }
+    if (run->grant && !report.stage && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_CAGE) return EXIT_CAGE; /* said */
     if (report.stage != 'r') explain(run, &report);
     if (!WIFEXITED(status) || WEXITSTATUS(status)) {
         read_tail_of_file(&tail, stderr_then.st_size);
@@ -324,27 +338,38 @@ static int run_command(Run *run) {
     return exit_like(status);
 }
 
+/* The options before the command; the place of the command among the words. */
+static int read_options(Run *run, int argc, char **argv) {
+    const char *option = argc > 1 ? argv[1] : "";
+    bool by_fd = !strcmp(option, "--net-fd");
+    run->grant_fd = -1;
+    if (!by_fd && strcmp(option, "--net-allow")) {
+        if (!strcmp(option, "--")) return 2;
+        if (option[0] == '-') fail("there is no option %s. Options come before the command; see sbox --help.", option);
+        return 1;
+    }
+    if (argc < 4 || !argv[2][0] || strcmp(argv[3], "--"))
+        fail("%s is understood only as: sbox %s NAME -- CMD [ARG...]. Nothing was run.", option, option);
+    run->grant = argv[2];
+    if (by_fd && (run->grant_fd = kept_descriptor(argc, argv)) < 0)
+        fail("%s is not an inherited descriptor. Nothing was run.", argv[2]);
+    if (!bubblewrap()) explain(run, &(Report){0});
+    return 4;
+}
+
 int main(int argc, char **argv) {
     /* Only as the first process of a new process namespace, started by bubblewrap, are we inside. */
     if (getpid() == 1 && argc == 1 && !strncmp(argv[0], "/proc/self/fd/", 14)) inside(PLAN_FD, REPORT_FD);
     static Run run;
     static Settings settings;
-    int first = 1;
-    close_inherited_descriptors();
+    close_inherited_descriptors(kept_descriptor(argc, argv));
     const char *option = argc > 1 ? argv[1] : "";
     if (!strcmp(option, "--help") || !strcmp(option, "-h")) return write_all(1, USAGE, sizeof USAGE - 1) ? 0 : 1;
-    if (!strncmp(option, "--net-allow", 11))
-        fail("--net-allow is not available yet: the cage has no network. Run the command without sbox: a person will be "
-             "asked.");
-    
     find_places(&run);
     read_settings(&run, &settings);
     if (!strcmp(option, "--check")) return check(&run);
     if (!strcmp(option, "--limits")) return show_limits(&run);
-    if (!strcmp(option, "--"))
-        first = 2;
-    else if (option[0] == '-')
-        fail("there is no option %s. Options come before the command; see sbox --help.", option);
+    int first = read_options(&run, argc, argv);
     if (first >= argc || !argv[first][0]) fail("no command. Use: sbox CMD [ARG...]");
     for (int i = first; i < argc; i++) add(&run.command, argv[i]);
     keep_environment(&run, &settings, environ);

@@ -8,6 +8,9 @@
 
 enum { EXIT_CAGE = 125, EXIT_NOT_RUNNABLE = 126, EXIT_NOT_FOUND = 127 };
 
+/* Descriptors that what we start finds open: the program inside 7 to 9, with a network grant also 10; the launcher 11. */
+enum { SELF_FD = 7, PLAN_FD, REPORT_FD, CONTROL_FD, GRANT_FD };
+
 /* A growing list of strings; always ended by NULL. */
 typedef struct {
     char **at;
@@ -22,6 +25,8 @@ void fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)
 /* What one run knows. Paths are absolute and without symbolic links. */
 typedef struct {
     const char *cwd, *home, *projects, *cache, *tmp, *state;
+    const char *grant; /* the name of a network grant, NULL for none */
+    int grant_fd;      /* a grant of this run alone, -1 for none */
     List options;  /* for bubblewrap, before `--` */
     List env;      /* NAME=value, all that the command inherits */
     List steps;    /* mounts made inside, see steps.h */
@@ -57,6 +62,10 @@ void remove_tree(const char *path);
 void plan_guards(Run *run);
 void report_new_files(const Run *run);
 
+/* net.c */
+void launch_with_proxy(const Run *run, List *argv); /* the words before bubblewrap's that start it beside a proxy */
+bool hand_out_listener(void);
+
 /* hold.c: keeps `path`, the .claude of `directory`, from being made while the cage runs, and lets go at exit; in `yard`, if
  * there is one, directories wait to be used again */
 typedef enum {
@@ -76,7 +85,7 @@ int load_filter(void);          /* 0, or -1 with errno */
 
 /* What `inside` reports, one message: the stage reached and errno. */
 typedef struct {
-    char stage; /* 'i' process 1 of the cage lives, 'm' a mount failed, 'f' the filter, 'r' about to run the command, 'x' it could not be run */
+    char stage; /* 'i' process 1 of the cage lives, 'm' a mount failed, 'n' the network, 'f' the filter, 'r' about to run the command, 'x' it could not be run */
     int error;
     char what[240];
 } Report;

@@ -79,7 +79,18 @@ def test_a_cage_in_a_cage_is_refused(world: World) -> None:
         ["--nope", "true"],
         ["-c", "true"],
         ["--net-allow"],
+        ["--net-allow", "x"],
+        ["--net-allow", "x", "--"],
+        ["--net-allow", "x", "true"],
+        ["--net-allow", "", "--", "true"],
+        ["--net-allow", "--", "true"],
+        ["--net-allow=x", "--", "true"],
         ["--net-allow", "x", "--", "true"],
+        ["--net-allow", "x", "--", ""],
+        ["--net-allow", "example.com:443", "--", "true"],
+        ["--net-fd", "0", "--", "true"],
+        ["--net-fd", "77", "--", "true"],
+        ["--net-fd", "x", "--", "true"],
     ],
 )
 def test_a_call_without_a_command_is_refused(world: World, words: list[str]) -> None:
@@ -96,7 +107,8 @@ def test_a_lost_working_directory_is_refused(world: World) -> None:
 
 def test_help_names_every_option(world: World) -> None:
     done = world.caged("--help")
-    assert done.returncode == 0 and all(option in done.stdout for option in ("--check", "--limits", "--help"))
+    assert done.returncode == 0
+    assert all(option in done.stdout for option in ("--check", "--limits", "--net-allow", "--help"))
 
 
 def test_both_builds_say_the_same_in_help() -> None:
