@@ -10,6 +10,7 @@ UNKNOWN = "OUTCOME_UNKNOWN"
 NOT_STARTED = "NOT_STARTED"
 STOPPED = "STOPPED"
 MAX_TIMEOUT_S = 600
+LIVE = 512 * 1024  # bytes of a stream told while it runs: no more than what is kept of its beginning in any case
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from slack_gate.core import cage_first, rules
 from slack_gate.core.allowlist import Allowlist
 from slack_gate.core.answer import Answer, Ruling, deny, settled
 from slack_gate.core.caged import caged_git
-from slack_gate.core.event import RUNS, NoDecision, ToolEvent
+from slack_gate.core.event import APPROVAL, RUNS, NoDecision, ToolEvent
 from slack_gate.core.inside import wrapped
 from slack_gate.core.ports import Click, Clock, Entry, Judgement, Policy, Store, Verdict, Waiting
 from slack_gate.core.request import BY_PAGE, BY_SLACK, BY_TERMINAL, Choice, Decision, Request, State, digest
@@ -104,13 +104,14 @@ class Gate:
         self._doors = {by for by, is_open in doors.items() if is_open}
         self._callers: dict[str, int] = {}
         self._left: dict[str, float] = {}
+        self._questions: set[str] = set()  # pending ones: whoever asked comes back for the answer, or not
         self._unrecorded: set[str] = set()
         self._held: dict[str, tuple[ToolEvent, float]] = {}
 
     async def resume(self) -> None:
         """After a start: agents of requests still pending get the grace to come back."""
         for request in await self._store.pending(self._house.home):
-            self._left[request.id] = self._clock()
+            self._unattended(request)
         self._changed()
 
     # submit
@@ -125,6 +126,8 @@ class Gate:
         refusal, judged, reached = await apart(lambda: self._judge(event), caller.size)
         if refusal is not None:
             return await self._refused(event, refusal)
+        if event.tool == APPROVAL:
+            return await self._ask(event, caller, "it is a question to a person")
         if event.executor is not None:
             return await self._submit_run(event, caller, judged, reached)
         if (caged := await apart(lambda: self._caged_git(event), caller.size)) is not None:
@@ -235,16 +238,24 @@ class Gate:
         if (too_long := await apart(lambda: self._unshowable(request), caller.size)) is not None:
             return await self._refused(event, too_long)
         request = replace(request, digest=await self._digest(event, request.key))
-        self._left[request.id] = request.created_at  # nobody waits for it yet, and perhaps never will
+        self._unattended(request)
         filed = await self._store.submitted(request, self._house.approvers, self._house.surface)
         if filed.id != request.id:
-            del self._left[request.id]
+            self._left.pop(request.id, None)
+            self._questions.discard(request.id)
         if filed.digest != request.digest:
             return await self._refused(event, "This call was asked before with other content, or its script changed.")
         if filed.state is not State.PENDING and not self._may_repeat(filed, caller):
             return await self._refused(event, "This call was answered before; an approval counts once.")
         self._changed()
         return filed
+
+    def _unattended(self, request: Request) -> None:
+        """Nobody waits for it yet, and perhaps never will: the grace begins. A question stands until it expires."""
+        if request.tool == APPROVAL:
+            self._questions.add(request.id)
+        else:
+            self._left[request.id] = self._clock()
 
     def _new(self, event: ToolEvent, caller: Caller, why: str) -> Request:
         now = self._clock()
@@ -419,7 +430,7 @@ class Gate:
 
     async def expire(self) -> None:
         """Ends what is over: requests past their time, and those whose client has been gone for the whole grace."""
-        if not self._callers and not self._left and not self._held:
+        if not (self._callers or self._left or self._held or self._questions):
             return
         now = self._clock()
         self._held = {request: held for request, held in self._held.items() if now - held[1] < HELD_S}
@@ -442,6 +453,7 @@ class Gate:
         """These have changed: whoever waits and every card hears of it."""
         for request in requests:
             self._waiting.wake(request.id)
+            self._questions.discard(request.id)
         if requests:
             self._changed()
 

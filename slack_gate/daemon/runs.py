@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
@@ -19,7 +19,7 @@ from slack_gate.core.answer import Answer, Ruling
 from slack_gate.core.event import ToolEvent
 from slack_gate.core.ports import Clock, Executor, Store
 from slack_gate.core.request import Request, State
-from slack_gate.core.run import MAX_TIMEOUT_S, Ran, Result, printable, unknown
+from slack_gate.core.run import MAX_TIMEOUT_S, STOPPED, Ran, Result, not_started, printable, unknown
 from slack_gate.core.secrets import mask
 from slack_gate.daemon.apart import in_thread
 from slack_gate.daemon.gate import Caller, Gate
@@ -41,6 +41,10 @@ class Watch(Protocol):
         """A person is being asked."""
         ...
 
+    def started(self, request: Request) -> None:
+        """It is about to run."""
+        ...
+
     def output(self, stream: str, data: bytes) -> None:
         """A piece of `stdout` or `stderr`."""
         ...
@@ -50,6 +54,9 @@ class Unwatched:
     """For callers that only want the end."""
 
     def asked(self, request: Request) -> None:
+        """Nothing to tell."""
+
+    def started(self, request: Request) -> None:
         """Nothing to tell."""
 
     def output(self, stream: str, data: bytes) -> None:
@@ -90,29 +97,13 @@ class Runs:
     async def ask(self, event: ToolEvent, caller: Caller, watch: Watch) -> Ran:
         """Asks if need be, runs, and tells the end. Cancelled: the caller is gone, what waits or runs is ended.
 
-        Raises StoreError: then nothing was started, or its end could not be recorded.
+        Raises StoreError: then nothing was started.
         """
-        filed = await self._gate.submit(event, caller)
-        if isinstance(filed, Answer):
-            return Ran("gate", message=filed.reason)
-        if filed.state is State.RUNNING:
-            return await self._watched(filed, event, filed.nonce, watch)
-        if filed.state is State.PENDING:
-            watch.asked(filed)
-        answer = await self._answer(filed, event)
-        if answer.ruling is not Ruling.ALLOW:
-            row = await self._store.request(filed.id)
-            return Ran((row or filed).via or "gate", filed.id, message=answer.reason)
-        return await self.approved(filed.id, event, watch)
+        return await self._watched(lambda stop: self._asked(event, caller, stop, watch))
 
     async def approved(self, request: str, event: ToolEvent, watch: Watch) -> Ran:
-        """Runs what a person approved, once; `event` holds its true text."""
-        run = new_run()
-        claimed = await self._store.claimed(request, run, event.executor or "", self._clock())
-        if claimed is None:
-            return Ran("gate", request, message=_ONCE)
-        self._gate.ended([claimed])
-        return await self._watched(claimed, event, run, watch)
+        """Runs what a person approved, once; `event` holds its true text. Cancelled and raises as `ask`."""
+        return await self._watched(lambda stop: self._claimed(request, event, stop, watch))
 
     async def handed_over(self, request: str, watch: Watch) -> Ran:
         """What a hook's agent was told to fetch: the approved command, once."""
@@ -121,32 +112,72 @@ class Runs:
             return Ran("gate", request, message=_ONCE)
         return await self.approved(request, event, watch)
 
-    async def _answer(self, request: Request, event: ToolEvent) -> Answer:
-        try:
-            return await self._gate.wait(request.id, event)
-        except asyncio.CancelledError:
-            await asyncio.shield(self._gate.cancel(request.id))
-            raise
-
-    async def _watched(self, request: Request, event: ToolEvent, run: str, watch: Watch) -> Ran:
-        """The run is a task of its own: its end is recorded also when nobody waits for it any more."""
+    async def _watched(self, work: Callable[[asyncio.Event], Coroutine[Any, Any, Ran]]) -> Ran:
+        """`work` is a task of its own: each of its steps is ended and recorded also when nobody waits any more."""
         running = _Running()
-        running.task = asyncio.create_task(self._carried_out(request, event, run, running.stop, watch))
+        running.task = asyncio.create_task(work(running.stop))
         self._running.add(running)
-        running.task.add_done_callback(lambda _: self._running.discard(running))
+        running.task.add_done_callback(lambda task: self._over(running, task))
         try:
             return await asyncio.shield(running.task)
         except asyncio.CancelledError:
             running.stop.set()
             raise
 
+    def _over(self, running: _Running, task: asyncio.Task[Ran]) -> None:
+        self._running.discard(running)
+        if running.stop.is_set() and not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a run that nobody waits for failed", error=str(error))
+
+    async def _asked(self, event: ToolEvent, caller: Caller, stop: asyncio.Event, watch: Watch) -> Ran:
+        filed = await self._gate.submit(event, caller)
+        if isinstance(filed, Answer):
+            return Ran("gate", message=filed.reason)
+        if filed.state is State.RUNNING:
+            return await self._carried_out(filed, event, filed.nonce, stop, watch)
+        if filed.state is State.PENDING:
+            watch.asked(filed)
+        answer = await self._answer(filed, event, stop)
+        if answer.ruling is not Ruling.ALLOW:
+            row = await self._store.request(filed.id)
+            return Ran((row or filed).via or "gate", filed.id, message=answer.reason)
+        return await self._claimed(filed.id, event, stop, watch)
+
+    async def _answer(self, request: Request, event: ToolEvent, stop: asyncio.Event) -> Answer:
+        """The gate's answer; the request is withdrawn when `stop` comes first."""
+        answer = asyncio.create_task(self._gate.wait(request.id, event))
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait({answer, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                await self._gate.cancel(request.id)
+            return await answer
+        finally:
+            answer.cancel()
+            stopped.cancel()
+            await asyncio.gather(answer, stopped, return_exceptions=True)
+
+    async def _claimed(self, request: str, event: ToolEvent, stop: asyncio.Event, watch: Watch) -> Ran:
+        if stop.is_set():
+            return Ran("gate", request, message="Whoever asked is gone, so it did not run.")
+        run = new_run()
+        claimed = await self._store.claimed(request, run, event.executor or "", self._clock())
+        if claimed is None:
+            return Ran("gate", request, message=_ONCE)
+        self._gate.ended([claimed])
+        return await self._carried_out(claimed, event, run, stop, watch)
+
     async def _carried_out(
         self, request: Request, event: ToolEvent, run: str, stop: asyncio.Event, watch: Watch
     ) -> Ran:
         executor = self._executors[event.executor or ""]
+        watch.started(request)
         timeout = min(float(event.tool_input.get("timeoutSeconds") or 30), MAX_TIMEOUT_S)
         try:
-            result = await executor.run(event.command or "", event.cwd, timeout, stop, watch.output)
+            if stop.is_set():
+                result = not_started("Whoever asked is gone. It did not run.", STOPPED)
+            else:
+                result = await executor.run(event.command or "", event.cwd, timeout, stop, watch.output)
         except asyncio.CancelledError:
             with suppress(GateError):
                 await asyncio.shield(self._finished(run, unknown("slack-gate stopped while it ran;")))
@@ -154,7 +185,11 @@ class Runs:
         except Exception as error:  # a fault of ours, after the claim: nobody can say what happened
             log.exception("an executor failed", request=request.id)
             result = unknown(f"slack-gate failed ({type(error).__name__});")
-        await self._finished(run, result)
+        try:
+            await self._finished(run, result)
+        except GateError as error:  # it ran, and no record says how it ended
+            log.error("the end of a run could not be recorded", request=request.id, error=str(error))
+            result = unknown(f"It ran, and its end could not be recorded. {error}")
         return Ran(request.via, request.id, result)
 
     async def _finished(self, run: str, result: Result) -> None:

@@ -46,6 +46,7 @@ from slack_gate.slack.people import People
 from slack_gate.store.cards import Cards
 from slack_gate.store.store import Store
 from slack_gate.store.wakeups import Wakeups
+from slack_gate.web.agent_api import AgentApi, agent_socket
 
 SLACK, WEB, TERMINAL = "slack", "web", "terminal"  # where approvers are asked
 CAGE, SANDBOXER = "cage", "sandboxer"
@@ -125,6 +126,10 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
     opened.callback(lambda: [task.cancel() for task in tasks])
     opened.push_async_callback(runs.close)
     await gate.resume()
+    api = AgentApi(gate, runs, store, settings.executor, settings.wait, lambda: _where(settings, slack, house))
+    await opened.enter_async_context(api.on_socket(agent_socket(settings.socket_path)))
+    if settings.agent_port:
+        await opened.enter_async_context(api.on_port(settings.agent_port))
     await opened.enter_async_context(hook_socket(settings.socket_path, gate, lambda: _status(settings, link, outbox)))
     return Running(settings, gate, store, runs, changes)
 
@@ -170,6 +175,13 @@ def _house(
         page=f"http://127.0.0.1:{settings.page_port}/" if WEB in approvers and settings.page_port else "",
         terminal=TERMINAL in approvers,
     )
+
+
+def _where(settings: Settings, slack: _Slack | None, house: House) -> list[str]:
+    """The places where people are asked, in words for a caller's terminal."""
+    people = ", ".join(slack.people.name(approver) for approver in settings.approvers) if slack is not None else ""
+    places = [f"Slack ({people})" if people else "", house.page, "the terminal of slack-gate" if house.terminal else ""]
+    return [place for place in places if place]
 
 
 def _places(settings: Settings) -> list[Path]:

@@ -10,11 +10,9 @@ import asyncio
 import fcntl
 import os
 import re
-import socket
 import stat
-import struct
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,13 +24,13 @@ from slack_gate.core.answer import Answer, deny
 from slack_gate.core.event import MalformedEvent, NoDecision, ToolEvent
 from slack_gate.daemon.apart import apart
 from slack_gate.daemon.gate import Caller, Gate
+from slack_gate.daemon.private_socket import peer_uid, private_listener
 from slack_gate.errors import GateError, SocketError
 
 HEADER = re.compile(rb"slack-gate/1 ([a-z0-9-]{1,40}) ([0-9]{1,8}) ([0-9a-f]{32}) ([0-9]{1,7}) (-|[0-9a-f]{2,8192})\n")
 STATUS = "status"  # in the agent's place: asks for the daemon's health instead of a decision
 MAX_HEADER = 9000
 EVENT_S = 30.0  # how long a client may take to send what it announced
-MAX_PATH = 107  # bytes of a Unix socket's path on Linux
 
 log = structlog.get_logger()
 
@@ -58,7 +56,7 @@ async def hook_socket(path: Path, gate: Gate, status: Callable[[], bytes]) -> As
 
     Raises SocketError when the socket cannot be made.
     """
-    with _listening(path) as listener:
+    with private_listener(path) as listener:
         server = await asyncio.start_unix_server(_Door(gate, status).serve, sock=listener, limit=MAX_HEADER)
         async with server:
             yield
@@ -107,35 +105,6 @@ def _lock(fd: int, lock: Path) -> None:
         raise SocketError(
             f"Another slack-gate daemon holds {lock}.", "Stop it first; two would split the answers."
         ) from error
-
-
-def _listening(path: Path) -> socket.socket:
-    """A bound listener, mode 0600 from its first moment. Only a stale socket of ours is replaced."""
-    if len(os.fsencode(path)) > MAX_PATH:
-        raise SocketError(f"The socket's path is longer than {MAX_PATH} bytes: {path}.", "Set SLACK_GATE_SOCKET.")
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-    before = os.umask(0o177)
-    try:
-        with suppress(FileNotFoundError):
-            if not stat.S_ISSOCK(path.lstat().st_mode):
-                raise SocketError(f"{path} is there and is no socket.", "Move it away, or set SLACK_GATE_SOCKET.")
-            path.unlink()
-        listener.bind(os.fspath(path))
-    except OSError as error:
-        listener.close()
-        raise SocketError(f"The socket {path} cannot be made: {error.strerror}.") from error
-    except SocketError:
-        listener.close()
-        raise
-    finally:
-        os.umask(before)
-    listener.setblocking(False)
-    return listener
-
-
-def peer_uid(connection: socket.socket) -> int:
-    """The uid of the process at the other end, from the kernel."""
-    return int(struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1])
 
 
 class _Door:
