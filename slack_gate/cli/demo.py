@@ -9,6 +9,7 @@ import secrets
 import shutil
 import signal
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -48,14 +49,20 @@ STEPS = (
 @click.command()
 @click.option("--auto", is_flag=True, help="Let a built-in person click (Approve, then Deny), then stop.")
 @click.option("--port", default=PORT, show_default=True, help="Port of the page with the DM; 0 takes a free one.")
-def demo(auto: bool, port: int) -> None:
+@click.option(
+    "--fault",
+    "faults",
+    multiple=True,
+    help="Trouble in the built-in Slack, such as 'chat.postMessage lost'; a wrong one lists them all.",
+)
+def demo(auto: bool, port: int, faults: tuple[str, ...]) -> None:
     """The daemon against a built-in Slack with a page to click on, and a sample agent that asks. Needs no tokens."""
     configure("text")
     warn_of_writable_program()
-    sys.exit(asyncio.run(_demo(auto, port)))
+    sys.exit(asyncio.run(_demo(auto, port, faults)))
 
 
-async def _demo(auto: bool, port: int) -> int:
+async def _demo(auto: bool, port: int, faults: Sequence[str]) -> int:
     place = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "slack-gate-demo"
     work = Path.home() / "projects" / "slack-gate-demo"
     for old in (place, work):
@@ -77,6 +84,8 @@ async def _demo(auto: bool, port: int) -> int:
         async with running(settings):
             click.echo(f"The daemon waits for hooks on {settings.socket_path}.")
             click.echo(f"Your Slack DM:  {slack.page_url}&user={APPROVER}")
+            for words in faults:
+                await _cause(slack, words)
             clicks = asyncio.create_task(_click(person)) if auto else None
             good = await _sample_agent(work, settings.socket_path)
             if clicks is not None:
@@ -84,6 +93,13 @@ async def _demo(auto: bool, port: int) -> int:
                 return 0 if good else 1
             await _until_stopped(settings, work)
     return 0
+
+
+async def _cause(slack: LocalSlack, words: str) -> None:
+    try:
+        await slack.cause(words)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
 
 
 async def _click(person: Person) -> None:

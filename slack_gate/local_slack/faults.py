@@ -16,16 +16,17 @@ class Fault:
     """What goes wrong in one call.
 
     `delay` (seconds) comes first; `error` answers Slack's error without performing the call; `http_status` answers an
-    HTML page with it (429 with `retry_after`, in seconds); the resets cut the connection before or after the call was
-    performed.
+    HTML page with it (429 with `retry_after`, in seconds), `performed` tells whether the call was carried out all the
+    same; the resets cut the connection before or after the call was performed.
     """
 
     error: str | None = None
     http_status: int | None = None
-    retry_after: int = 1
+    retry_after: float = 1
     reset_before: bool = False
     reset_after: bool = False
     delay: float = 0.0
+    performed: bool = False
 
     @property
     def name(self) -> str:
@@ -55,6 +56,10 @@ class Faults:
 
     def add(self, method: str, fault: Fault, times: int) -> None:
         self._queues[method].extend([fault] * times)
+
+    def clear(self) -> None:
+        """No fault is still to come."""
+        self._queues.clear()
 
     def take(self, method: str) -> Fault:
         queue = self._queues[method]

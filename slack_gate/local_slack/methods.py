@@ -16,7 +16,7 @@ from slack_gate.local_slack.blocks import (
     view_faults,
 )
 from slack_gate.local_slack.grants import Grants
-from slack_gate.local_slack.posting import PostingLimit
+from slack_gate.local_slack.limits import Limit
 from slack_gate.local_slack.refusal import Refused, invalid_arguments
 from slack_gate.local_slack.schema import length
 from slack_gate.local_slack.visible import Version
@@ -76,9 +76,7 @@ def checked_content(args: Args) -> tuple[str | None, Blocks | None]:
 class Methods:
     """The methods over one workspace; `manifest` is the app's."""
 
-    def __init__(
-        self, workspace: Workspace, grants: Grants, manifest: dict[str, Any], limit: PostingLimit | None
-    ) -> None:
+    def __init__(self, workspace: Workspace, grants: Grants, manifest: dict[str, Any], limit: Limit | None) -> None:
         self.workspace = workspace
         self.grants = grants
         self.limit = limit

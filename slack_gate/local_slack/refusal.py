@@ -18,7 +18,7 @@ class Refused(Exception):
         *,
         messages: list[str] | None = None,
         errors: list[str] | None = None,
-        retry_after: int | None = None,
+        retry_after: float | None = None,
         **extra: Any,
     ) -> None:
         super().__init__(error)

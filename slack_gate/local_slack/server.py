@@ -14,12 +14,13 @@ from aiohttp import web
 from slack_gate.local_slack.faults import Fault, Faults
 from slack_gate.local_slack.grants import Clock, Grants
 from slack_gate.local_slack.interactions import Click, Interactions
+from slack_gate.local_slack.limits import BURST, Limit, TierLimits
 from slack_gate.local_slack.methods import Methods
 from slack_gate.local_slack.page import Page, guard
 from slack_gate.local_slack.person import Person
-from slack_gate.local_slack.posting import PostingLimit
 from slack_gate.local_slack.response_url import ResponseUrls
 from slack_gate.local_slack.socket_mode import Delivery, Link, Links
+from slack_gate.local_slack.trouble import cause
 from slack_gate.local_slack.visible import Version
 from slack_gate.local_slack.web_api import Call, WebApi
 from slack_gate.local_slack.workspace import Message, User, Workspace
@@ -41,8 +42,10 @@ class LocalSlack:
     """A workspace with one app installed, on `http://127.0.0.1:port` while the context is open.
 
     `port` 0 takes a free one; `manifest` is the app's (default: slack-gate's own); `posting_limit` is messages a second
-    a channel takes (None: no limit); `ping_seconds` is the time between pings on each link; `clock` counts seconds for
-    everything that expires.
+    a channel takes (None: no limit); `tiers` holds the limits of the other methods, so many times as fast as Slack's
+    (None: no limit); `ping_seconds` is the time between pings on each link; `redeliveries` how often a click that is
+    not acknowledged is sent again; `seed` makes the choice of links repeatable; `clock` counts seconds for everything
+    that expires.
     """
 
     def __init__(
@@ -51,7 +54,10 @@ class LocalSlack:
         manifest: dict[str, Any] | None = None,
         posting_limit: float | None = None,
         *,
+        tiers: float | None = None,
         ping_seconds: float = 5.0,
+        redeliveries: int = 0,
+        seed: int | None = None,
         clock: Clock = time.monotonic,
     ) -> None:
         self.port = port
@@ -60,12 +66,14 @@ class LocalSlack:
         self.workspace = Workspace(manifest["display_information"]["name"])
         self._faults = Faults()
         self._grants = Grants(clock)
-        self._links = Links(self.workspace.app_id, ping_seconds, self.workspace.changed)
+        self._links = Links(self.workspace.app_id, ping_seconds, self.workspace.changed, seed, redeliveries)
         interactive = bool(settings.get("interactivity", {}).get("is_enabled"))
         self._interactions = Interactions(self.workspace, self._grants, self._links, interactive)
-        limit = None if posting_limit is None else PostingLimit(posting_limit, clock)
-        methods = Methods(self.workspace, self._grants, manifest, limit)
-        self._web_api = WebApi(methods, self._faults, manifest, self._socket_url)
+        limit = None if posting_limit is None else Limit(posting_limit, BURST, clock)
+        self._methods = Methods(self.workspace, self._grants, manifest, limit)
+        fast = None if tiers is None else TierLimits(tiers, clock)
+        self._web_api = WebApi(self._methods, self._faults, manifest, self._socket_url, fast)
+        self._scopes, self._messages_tab = tuple(self._web_api.scopes), self._methods.messages_tab
         self._page = Page(self.workspace, self._interactions)
         self._runner: web.AppRunner | None = None
 
@@ -218,29 +226,73 @@ class LocalSlack:
         error: str | None = None,
         *,
         http_status: int | None = None,
-        retry_after: int = 1,
+        retry_after: float = 1,
         reset_before: bool = False,
         reset_after: bool = False,
         delay: float = 0.0,
+        performed: bool = False,
         times: int = 1,
     ) -> None:
         """Makes the next `times` calls of a method fail (or `response_url`); the arguments are those of `Fault`."""
-        fault = Fault(error, http_status, retry_after, reset_before, reset_after, delay)
+        fault = Fault(error, http_status, retry_after, reset_before, reset_after, delay, performed)
         self._faults.add(method, fault, times)
 
-    def drop_links(self) -> None:
-        """Resets every Socket Mode connection."""
-        self._links.drop()
+    def drop_links(self, count: int | None = None) -> None:
+        """Resets Socket Mode connections (None: all)."""
+        self._links.drop(count)
 
-    def silence(self) -> None:
-        """Makes the open Socket Mode connections half-open: they look alive and carry nothing."""
-        self._links.silence()
+    def silence(self, count: int | None = None) -> None:
+        """Makes open Socket Mode connections (None: all) half-open: they look alive and carry nothing."""
+        self._links.silence(count)
 
-    async def disconnect(self, reason: str = "refresh_requested") -> None:
-        """Sends a disconnect frame on every link: warning, refresh_requested, link_disabled or too_many_websockets."""
-        await self._links.disconnect(reason)
+    async def disconnect(self, reason: str = "refresh_requested", count: int | None = None) -> None:
+        """Sends a disconnect frame on links: warning, refresh_requested, link_disabled or too_many_websockets."""
+        await self._links.disconnect(reason, count)
 
-    def revoke_tokens(self, error: str = "account_inactive") -> None:
-        """Makes both tokens worthless and cuts the links, as an uninstalled app finds it."""
-        self._web_api.revoked = error
-        self._links.drop()
+    def refuse_links(self, reason: str | None) -> None:
+        """Every new connection is greeted and sent away with this reason, until told None."""
+        self._links.refusing = reason
+
+    def lose_acks(self, count: int) -> None:
+        """The next acknowledgements do not arrive: the app believes a click handled that Slack sends again."""
+        self._links.acks_to_lose += count
+
+    def revoke_tokens(self, error: str = "account_inactive", which: str = "both") -> None:
+        """Makes the `bot` token, the `app` token or both worthless; without the app's, links are cut as well."""
+        for name, token in (("bot", self.bot_token), ("app", self.app_token)):
+            if which in (name, "both"):
+                self._web_api.revoked[token] = error
+        if which != "bot":
+            self._links.drop()
+
+    def withdraw_scope(self, scope: str) -> None:
+        """The bot's token has this scope no more."""
+        self._web_api.scopes = [each for each in self._web_api.scopes if each != scope]
+
+    def deactivate(self, user_id: str) -> None:
+        """The account is closed; messages to it are taken and read by nobody."""
+        self.workspace.users[user_id].deleted = True
+        self.workspace.changed()
+
+    def close_messages_tab(self) -> None:
+        """The app may not write direct messages any more."""
+        self._methods.messages_tab = False
+
+    def mend(self) -> None:
+        """Everything works again, but what was cut or closed stays so until it is opened anew."""
+        self._faults.clear()
+        self._links.refusing = None
+        self._links.acks_to_lose = 0
+        self._web_api.revoked.clear()
+        self._web_api.scopes = list(self._scopes)
+        self._methods.messages_tab = self._messages_tab
+        for user in self.workspace.users.values():
+            user.deleted = False
+
+    async def cause(self, words: str) -> None:
+        """Trouble in words, such as `chat.update http 503 x3`; see trouble.py.
+
+        Raises:
+            ValueError: no such trouble; the sentence tells which there are.
+        """
+        await cause(self, words)

@@ -47,10 +47,17 @@ class Delivery:
 class Links:
     """All links of the app. Each envelope goes to any one of them."""
 
-    def __init__(self, app_id: str, ping_seconds: float, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, app_id: str, ping_seconds: float, changed: Callable[[], None], seed: int | None, redeliveries: int
+    ) -> None:
         self.app_id = app_id
         self.ping_seconds = ping_seconds
         self.open: list[Link] = []
+        self.refusing: str | None = None
+        """The reason why every new link is sent away again at once, None when links may stay."""
+        self.acks_to_lose = 0
+        self._redeliveries = redeliveries
+        self._choose = random.Random(seed)  # noqa: S311 - routes, hides nothing
         self._changed = changed
         self._tickets: set[str] = set()
         self._acks: dict[str, asyncio.Future[dict[str, Any] | None]] = {}
@@ -72,8 +79,9 @@ class Links:
         link = Link(socket, request.transport)
         async with self._registered(link):
             await socket.send_json(self._hello())
-            if len(self.open) > MOST_LINKS:
-                await self._send_away(link, "too_many_websockets")
+            if reason := self.refusing or ("too_many_websockets" if len(self.open) > MOST_LINKS else None):
+                await self._send_away(link, reason)
+                await self._listen(link)
                 return socket
             self._changed()
             await self._listen(link)
@@ -117,18 +125,29 @@ class Links:
         except ValueError:
             return
         waiting = self._acks.get(frame.get("envelope_id", "")) if isinstance(frame, dict) else None
+        if waiting is not None and self.acks_to_lose > 0:
+            self.acks_to_lose -= 1
+            return
         if waiting is not None and not waiting.done():
             waiting.set_result(frame.get("payload"))
 
     async def deliver(self, payload: dict[str, Any], *, accepts_response: bool) -> Delivery:
-        """Sends an interactive payload to any one link and waits for its acknowledgement, 3 s at most."""
+        """Sends an interactive payload to any one link and waits for its acknowledgement, 3 s at most.
+
+        One that is not acknowledged is sent again, marked as a retry, as often as this server redelivers.
+        """
         envelope = {
             "envelope_id": str(uuid.uuid4()),
             "type": "interactive",
             "accepts_response_payload": accepts_response,
             "payload": payload,
         }
-        return await self.send(envelope)
+        delivery = await self.send(envelope)
+        for attempt in range(1, self._redeliveries + 1):
+            if delivery.acknowledged:
+                break
+            delivery = await self.send(envelope | {"retry_attempt": attempt, "retry_reason": "timeout"})
+        return delivery
 
     async def send(self, envelope: dict[str, Any]) -> Delivery:
         """Sends an envelope, perhaps not for the first time. Without an open link it is lost at once."""
@@ -139,7 +158,7 @@ class Links:
         try:
             if not self.open:
                 return Delivery(envelope, False, 0.0)
-            link = random.choice(self.open)  # noqa: S311 - Slack promises no pattern either
+            link = self._choose.choice(self.open)  # Slack promises no pattern either
             async with asyncio.timeout(ACK_SECONDS):
                 if not link.silent:
                     await link.socket.send_json(envelope)
@@ -150,9 +169,13 @@ class Links:
         finally:
             self._acks.pop(name, None)
 
-    async def disconnect(self, reason: str) -> None:
-        """Tells every link to leave. After anything but a `warning` it is closed if it stays."""
-        await asyncio.gather(*(self._send_away(link, reason) for link in list(self.open)))
+    def _some(self, count: int | None) -> list[Link]:
+        """All open links, or so many of them."""
+        return list(self.open) if count is None else self._choose.sample(self.open, min(count, len(self.open)))
+
+    async def disconnect(self, reason: str, count: int | None = None) -> None:
+        """Tells links to leave (None: all). After anything but a `warning` one is closed if it stays."""
+        await asyncio.gather(*(self._send_away(link, reason) for link in self._some(count)))
 
     async def _send_away(self, link: Link, reason: str) -> None:
         frame = {"type": "disconnect", "reason": reason, "debug_info": {"host": "applink-local"}}
@@ -165,12 +188,12 @@ class Links:
         self._changed()
         asyncio.get_running_loop().call_later(LEAVE_SECONDS, cut, link.transport)
 
-    def drop(self) -> None:
-        """Cuts every link as a failing network does."""
-        for link in list(self.open):
+    def drop(self, count: int | None = None) -> None:
+        """Cuts links (None: all) as a failing network does."""
+        for link in self._some(count):
             cut(link.transport)
 
-    def silence(self) -> None:
-        """Makes every open link half-open: it looks alive and carries nothing. Links opened later work."""
-        for link in self.open:
+    def silence(self, count: int | None = None) -> None:
+        """Makes open links (None: all) half-open: they look alive and carry nothing. Links opened later work."""
+        for link in self._some(count):
             link.silent = True

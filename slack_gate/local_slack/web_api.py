@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from slack_gate.local_slack.faults import Faults, reset
+from slack_gate.local_slack.limits import TierLimits
 from slack_gate.local_slack.methods import Args, Methods, Reply
 from slack_gate.local_slack.refusal import Refused
 
@@ -49,14 +50,17 @@ class WebApi:
         faults: Faults,
         manifest: dict[str, Any],
         open_connection: Callable[[], str],
+        tiers: TierLimits | None,
     ) -> None:
         self.bot_token = f"xoxb-{secrets.token_hex(16)}"
         self.app_token = f"xapp-1-{secrets.token_hex(24)}"
         self.scopes: list[str] = manifest.get("oauth_config", {}).get("scopes", {}).get("bot", [])
-        self.revoked: str | None = None
+        self.revoked: dict[str, str] = {}
+        """Tokens that are worth nothing any more, with the error they get."""
         self.calls: list[Call] = []
         self._faults = faults
         self._changed = methods.workspace.changed  # those who wait for something may wait for a call
+        self._tiers = tiers
         self._open_connection = open_connection
         self._handlers: dict[str, Callable[[Args], Reply]] = {
             "auth.test": methods.auth_test,
@@ -81,7 +85,7 @@ class WebApi:
         self.calls.append(call)
         self._changed()
         fault = self._faults.take(method)
-        if (failed := await fault.before(request)) is not None:
+        if (failed := await fault.before(request)) is not None and not fault.performed:
             call.error = fault.name
             return failed
         try:
@@ -89,9 +93,14 @@ class WebApi:
         except Refused as refused:
             call.error = refused.error
             return self._refusal(refused)
+        if failed is not None:
+            call.error = f"{fault.name}, performed"
+            return failed
         return reset(request) if fault.reset_after else self._json(reply)
 
     def _perform(self, request: web.Request, method: str, args: Args, token: str | None) -> Reply:
+        if self._tiers is not None:
+            self._tiers.take(method)
         if method == APP_LEVEL:
             # The app token counts in the header only.
             self._check_token(header_token(request), self.app_token)
@@ -111,8 +120,8 @@ class WebApi:
             raise Refused("not_authed")
         if given not in (self.bot_token, self.app_token):
             raise Refused("invalid_auth")
-        if self.revoked is not None:
-            raise Refused(self.revoked)
+        if given in self.revoked:
+            raise Refused(self.revoked[given])
         if given != wanted:
             raise Refused("not_allowed_token_type")
 

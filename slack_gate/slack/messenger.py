@@ -149,8 +149,9 @@ def _undelivered(response: object) -> Undelivered:
         return Undelivered("an answer that is not Slack's", RETRY_S)
     if response.status_code == 429:
         return Undelivered("ratelimited", _seconds(response.headers.get("Retry-After")))
-    code = str(response.get("error", f"HTTP {response.status_code}"))
-    passing = response.status_code >= 500 or code in PASSING
+    said = response.get("error")
+    code = str(said or f"HTTP {response.status_code}")
+    passing = not said or response.status_code >= 500 or code in PASSING
     detail = f" (needed: {response.get('needed')})" if code == "missing_scope" else ""
     return Undelivered(code + detail, RETRY_S if passing else None)
 

@@ -156,6 +156,148 @@ async def test_a_silent_link_swallows_clicks_and_pings() -> None:
             assert len(slack.links) == 1
 
 
+async def test_a_call_that_was_performed_and_answered_with_a_fault(slack: LocalSlack, client: AsyncWebClient) -> None:
+    ana = slack.add_user("U0ANA", name="Ana")
+    slack.fail_next("chat.postMessage", http_status=500, performed=True)
+    with pytest.raises(SlackApiError) as failed:
+        await client.chat_postMessage(channel="U0ANA", text="x")
+    assert failed.value.response.status_code == 500 and len(ana.messages) == 1
+    assert slack.calls("chat.postMessage")[0].error == "http_500, performed"
+
+
+async def test_a_click_nobody_acknowledged_is_sent_again_and_says_so() -> None:
+    async with LocalSlack(redeliveries=2) as slack:
+        ana = slack.add_user("U0ANA", name="Ana")
+        client = client_of(slack)
+        opened = await client.apps_connections_open(app_token=slack.app_token)
+        async with aiohttp.ClientSession() as session, session.ws_connect(opened["url"]) as link:
+            await link.receive_json()
+            await client.chat_postMessage(channel="U0ANA", text="x", blocks=card())
+            slack.lose_acks(1)
+            pressed = asyncio.create_task(ana.click(await ana.wait_for_message(), "Approve"))
+            first = await link.receive_json()
+            await link.send_json({"envelope_id": first["envelope_id"]})  # lost
+            again = await link.receive_json()
+            assert "retry_attempt" not in first
+            assert (again["retry_attempt"], again["retry_reason"]) == (1, "timeout")
+            assert (again["envelope_id"], again["payload"]) == (first["envelope_id"], first["payload"])
+            await link.send_json({"envelope_id": again["envelope_id"]})
+            assert (await pressed).acknowledged
+
+
+async def test_the_same_seed_takes_the_same_links() -> None:
+    async def routes(seed: int) -> list[int]:
+        async with LocalSlack(seed=seed) as slack:
+            slack.add_user("U0ANA", name="Ana")
+            app = app_of(slack)
+            async with connected(slack, app, 3):
+                order = list(slack.links)
+                return [order.index(slack._links._choose.choice(slack._links.open)) for _ in range(20)]
+
+    one, same, other = await routes(1), await routes(1), await routes(2)
+    assert one == same != other and set(one) == {0, 1, 2}
+
+
+async def test_some_links_only(slack: LocalSlack) -> None:
+    client = client_of(slack)
+    async with aiohttp.ClientSession() as session:
+        ours = []
+        for _ in range(3):
+            opened = await client.apps_connections_open(app_token=slack.app_token)
+            ours.append(await session.ws_connect(opened["url"]))
+        await slack.wait_for_link(3)
+        slack.drop_links(1)
+        await slack.workspace.wait_for(lambda: len(slack.links) == 2 or None, 5, lambda: "none dropped")
+        slack.silence(1)
+        assert [link.silent for link in slack.links].count(True) == 1
+        await slack.disconnect("link_disabled", 1)
+        assert len(slack.links) == 1
+
+
+async def test_every_new_link_is_sent_away(slack: LocalSlack) -> None:
+    client = client_of(slack)
+    slack.refuse_links("link_disabled")
+    async with aiohttp.ClientSession() as session:
+        opened = await client.apps_connections_open(app_token=slack.app_token)
+        link = await session.ws_connect(opened["url"])
+        assert (await link.receive_json())["type"] == "hello"
+        frame = await link.receive_json()
+        assert (frame["type"], frame["reason"], slack.links) == ("disconnect", "link_disabled", [])
+
+
+async def test_accounts_scopes_and_tokens_that_go_and_come_back(slack: LocalSlack, client: AsyncWebClient) -> None:
+    slack.add_user("U0ANA", name="Ana")
+    post = client.chat_postMessage
+
+    async def error() -> str | None:
+        try:
+            await post(channel="U0ANA", text="x")
+        except SlackApiError as refused:
+            return str(refused.response["error"])
+        return None
+
+    for words, said in (
+        ("token revoked token_revoked bot", "token_revoked"),
+        ("scope missing chat:write", "missing_scope"),
+        ("user gone U0ANA", "user_disabled"),
+        ("messages off", "messages_tab_disabled"),
+    ):
+        await slack.cause(words)
+        assert await error() == said
+        await slack.cause("mend")
+        assert await error() is None
+    await slack.cause("token revoked invalid_auth app")
+    with pytest.raises(SlackApiError, match="invalid_auth"):
+        await client.apps_connections_open(app_token=slack.app_token)
+    assert await error() is None
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "performed"),
+    [
+        ("chat.postMessage error internal_error", 200, False),
+        ("chat.postMessage http 503", 503, False),
+        ("chat.postMessage html", 200, False),
+        ("chat.postMessage limited 3", 429, False),
+        ("chat.postMessage reset x2", None, False),
+        ("chat.postMessage lost", None, True),
+        ("chat.postMessage broken", 500, True),
+    ],
+)
+async def test_trouble_in_words(
+    slack: LocalSlack, client: AsyncWebClient, words: str, status: int | None, performed: bool
+) -> None:
+    ana = slack.add_user("U0ANA", name="Ana")
+    await slack.cause(words)
+    for _ in range(2 if words.endswith("x2") else 1):
+        with pytest.raises((SlackApiError, aiohttp.ClientConnectionError)) as failed:
+            await client.chat_postMessage(channel="U0ANA", text="x")
+        response = getattr(failed.value, "response", None)
+        assert (response and response.status_code) == status
+    assert len(ana.messages) == performed
+    await client.chat_postMessage(channel="U0ANA", text="x")
+
+
+async def test_a_call_performed_late(slack: LocalSlack) -> None:
+    ana = slack.add_user("U0ANA", name="Ana")
+    await slack.cause("chat.postMessage late 0.6")
+    client = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url, retry_handlers=[], timeout=0.2)  # type: ignore[arg-type]
+    with pytest.raises(TimeoutError):
+        await client.chat_postMessage(channel="U0ANA", text="x")
+    assert ana.messages == []
+    assert (await ana.wait_for_message()).text == "x"
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["", "links", "links drop one", "chat.update", "chat.update http", "chat.update http x3", "chat.update reset 3",
+     "chat.update http soon", "token revoked", "make coffee"],
+)  # fmt: skip
+async def test_words_for_no_trouble_are_refused_with_the_list(slack: LocalSlack, words: str) -> None:
+    with pytest.raises(ValueError, match="links drop"):
+        await slack.cause(words)
+
+
 async def test_a_wait_in_vain_says_what_there_is(slack: LocalSlack, client: AsyncWebClient) -> None:
     ana = slack.add_user("U0ANA", name="Ana")
     await client.chat_postMessage(channel="U0ANA", text="hello there")

@@ -245,6 +245,78 @@ async def test_the_posting_limit() -> None:
         assert [call.error for call in slack.calls("chat.postMessage")].count("ratelimited") == 1
 
 
+async def test_a_posting_limit_faster_than_slacks_says_parts_of_a_second() -> None:
+    async with LocalSlack(posting_limit=50, clock=Hand()) as slack:
+        slack.add_user("U0ANA", name="Ana")
+        client = client_of(slack)
+        for _ in range(3):
+            await client.chat_postMessage(channel="U0ANA", text="x")
+        with pytest.raises(SlackApiError) as limited:
+            await client.chat_postMessage(channel="U0ANA", text="x")
+        assert 0.02 <= float(limited.value.response.headers["Retry-After"]) <= 0.03
+
+
+@pytest.mark.parametrize(("factor", "calls"), [(1.0, 50), (2.0, 100)])
+async def test_the_limits_of_a_minute(factor: float, calls: int) -> None:
+    hand = Hand()
+    async with LocalSlack(tiers=factor, clock=hand) as slack:
+        slack.add_user("U0ANA", name="Ana")
+        client = client_of(slack)
+        where = await client.chat_postMessage(channel="U0ANA", text="x")
+        update = {"channel": where["channel"], "ts": where["ts"], "text": "y"}
+        for _ in range(calls):
+            await client.chat_update(**update)
+        with pytest.raises(SlackApiError) as limited:
+            await client.chat_update(**update)
+        wait = float(limited.value.response.headers["Retry-After"])
+        assert 60 / calls <= wait <= 2
+        await client.conversations_history(channel=where["channel"])  # counted by itself
+        hand.seconds += wait
+        await client.chat_update(**update)
+
+
+async def test_history() -> None:
+    async with LocalSlack() as slack:
+        ana = slack.add_user("U0ANA", name="Ana")
+        client = client_of(slack)
+        for number in range(5):
+            about = {"event_type": "t", "event_payload": {"n": number}} if number % 2 else None
+            await client.chat_postMessage(channel="U0ANA", text=str(number), metadata=about)
+        await client.chat_postEphemeral(channel=ana.channel, user="U0ANA", text="psst")
+        await client.chat_postMessage(channel=ana.channel, text="reply", thread_ts=ana.messages[0].ts)
+        slack.workspace.delete(ana.messages[4])
+        stamps = [message.ts for message in ana.messages]
+
+        async def texts(**how: Any) -> tuple[list[str], Any]:
+            page = await client.conversations_history(channel=ana.channel, **how)
+            return [message["text"] for message in page["messages"]], page
+
+        assert (await texts())[0] == ["3", "2", "1", "0"]
+        assert (await texts(oldest=stamps[1]))[0] == ["3", "2"]
+        assert (await texts(latest=stamps[1]))[0] == ["0"]
+        first, page = await texts(limit=3)
+        assert first == ["3", "2", "1"] and page["has_more"]
+        rest, page = await texts(limit=3, cursor=page["response_metadata"]["next_cursor"])
+        assert rest == ["0"] and not page["has_more"] and not page["response_metadata"]["next_cursor"]
+        _, page = await texts(include_all_metadata=True)
+        assert [m.get("metadata", {}).get("event_payload") for m in page["messages"]] == [
+            {"n": 3},
+            None,
+            {"n": 1},
+            None,
+        ]
+        _, page = await texts()
+        assert not any("metadata" in message for message in page["messages"])
+        for wrong, error in (
+            ({"channel": "D0NONE"}, "channel_not_found"),
+            ({"channel": ana.channel, "limit": 1000}, "invalid_limit"),
+            ({"channel": ana.channel, "limit": "many"}, "invalid_arguments"),
+        ):
+            assert (await refusal(client.api_call("conversations.history", params=wrong)))["error"] == error
+        slack.withdraw_scope("im:history")
+        assert (await refusal(client.conversations_history(channel=ana.channel)))["error"] == "missing_scope"
+
+
 VIEW: dict[str, Any] = {
     "type": "modal",
     "external_id": "e1",

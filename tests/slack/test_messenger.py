@@ -38,13 +38,13 @@ async def answering(answer: Answer) -> AsyncIterator[Messenger]:
 
 ODD: dict[str, tuple[Answer, str, float | None]] = {
     "no JSON": (lambda: web.Response(text="{", content_type="application/json"), "not Slack's", RETRY_S),
-    "a page": (lambda: web.Response(text="<html>", content_type="text/html"), "HTTP 200", None),
+    "a page": (lambda: web.Response(text="<html>", content_type="text/html"), "HTTP 200", RETRY_S),
     "plain text": (lambda: web.Response(text="hello"), "not Slack's", RETRY_S),
     "a list": (lambda: web.json_response([1]), "not Slack's", RETRY_S),
     "null": (lambda: web.json_response(None), "not Slack's", RETRY_S),
     "no id": (lambda: web.json_response({"ok": True}), "without a message id", RETRY_S),
     "an odd id": (lambda: web.json_response({"ok": True, "channel": "D1", "ts": 5}), "without a message id", RETRY_S),
-    "no error": (lambda: web.json_response({"ok": False}), "HTTP 200", None),
+    "no error": (lambda: web.json_response({"ok": False}), "HTTP 200", RETRY_S),
     "missing scope": (
         lambda: web.json_response({"ok": False, "error": "missing_scope", "needed": "chat:write"}),
         "missing_scope (needed: chat:write)",
