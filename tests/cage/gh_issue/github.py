@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import threading
@@ -184,7 +185,8 @@ class GitHub:
                 github.asked.append(asked)
                 reply = github.answer(asked)
                 if reply.raw is not None:
-                    self.wfile.write(reply.raw)
+                    with contextlib.suppress(ConnectionError):  # of a long answer, the helper may have had enough
+                        self.wfile.write(reply.raw)
                     return
                 body = json.dumps(reply.data) if reply.text is None else reply.text
                 self.send_response(reply.status)

@@ -16,9 +16,9 @@ from tests.cage.gh_issue.conftest import SHEBANG, SOURCE, Desk
 from tests.cage.gh_issue.github import TOKEN, GitHub
 
 # A call of the program that must end with exit code 2 before anything is asked; {body} is a file that may be sent.
-WRONG = """|merge 1|pr-merge 1|issue list|lis|LIST|view|view x|view 1 2|view 0|view 01|view -1|view +1|view 1.0|view 1_0|view ٣
-view #1|view 12345678901|view 1/../2|view 1?x|view --repo|--repo acme/app view 1|view 1 --repository acme/app|list 1
-list --state merged|list --state|list --limit 0|list --limit 1001|list --limit -5|list --limit x|list --stat open
+WRONG = """|merge 1|pr-merge 1|issue list|lis|LIST|view|view x|view 1 2|view 0|view 01|view -1|view +1|view 1.0|view 1_0
+view ٣|view #1|view 12345678901|view 1/../2|view 1?x|view --repo|--repo acme/app view 1|view 1 --repository acme/app
+list 1|list --state merged|list --state|list --limit 0|list --limit 1001|list --limit -5|list --limit x|list --stat open
 list --format json|create --title x|create --body-file {body}|create --title x --body text
 create --title x --body-fil {body}|create --titl x --body-file {body}|create --title x --body-file|comment 1
 comment --body-file {body}|comment 1 text|comment 1 --body text|close|close 1 --comment x|close 1 --reason x
@@ -49,16 +49,11 @@ ODD: list[list[str | bytes]] = [
 def test_calls_that_are_wrong(desk: Desk, github: GitHub, capsys: pytest.CaptureFixture[str]) -> None:
     """In one process, for there are many; `test_a_wrong_call` starts the program."""
     body = desk.body()
-    lines: list[list[str | bytes]] = [
-        list(line.split()) for line in WRONG.replace("\n", "|").format(body=body).split("|")
-    ]
+    lines = WRONG.replace("\n", "|").format(body=body).split("|")
     accepted = []
-    for words in lines + ODD:
+    for words in [*(line.split() for line in lines), *ODD]:
         try:
-            gh_issue.read_call(
-                [word if isinstance(word, str) else word.decode(errors="surrogateescape") for word in words]
-            )
-            accepted.append(words)
+            accepted.append(gh_issue.read_call([os.fsdecode(word) for word in words]))
         except SystemExit as exit:
             said = capsys.readouterr().err
             assert exit.code == 2 and said.startswith("usage: ") and "\x1b" not in said
