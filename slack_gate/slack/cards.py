@@ -12,22 +12,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from slack_gate.core.display import one_line, shape, units, visible
+from slack_gate.core.display import one_line, units, visible
+from slack_gate.core.fields import Part, parts
+from slack_gate.core.outcome import ended_at, outcome_of
 from slack_gate.core.request import Choice, Request, State
 from slack_gate.core.rules import Key
 from slack_gate.core.secrets import mask
-from slack_gate.slack.fields import Part, parts
-from slack_gate.slack.outcome import ended_at, outcome_of
+from slack_gate.core.wording import MAX_CWD, MAX_TOOL, always, headline, measure, origin, place
 
 # Lengths in UTF-16 units. All blocks of a message together fail at an undocumented 11,000 or so; planned are 8,000,
 # of which everything but the literal texts takes less than 1,800.
 MAX_SHOWN = 6200  # working directory included
 MAX_RAW = 4 * MAX_SHOWN  # characters before counted padding; longer texts are not even drawn
-MAX_CWD = 1000
-MAX_TOOL = 100
 MAX_NOTIFICATION = 400
 MAX_CONFIRM = 300
-TAIL = 200  # of the last line, next to the buttons
 DENY_WITH_REASON = "deny-with-reason"
 REASON_MODAL = "reason"
 
@@ -77,14 +75,14 @@ def card(request: Request, keys: Sequence[Key], caged: bool) -> Picture:
         facts = [_plain(_asked_by(request)), *said, _clock(ended_at(request))]
         blocks = [_section(outcome), *_literal(literal), _context(*facts)]
         return Picture(_notification(f"{outcome.splitlines()[0].rstrip('.')}:", request, shown), blocks)
-    offer = _always_offer(keys, caged)
+    offer = _offer(keys, caged)
     facts = [
-        _plain(f"{_place(request)}\nAsked because {one_line(mask(request.why), 400)}"),
+        _plain(f"{place(request)}\nAsked because {one_line(mask(request.why), 400)}"),
         _clock(request.expires_at, "Expires "),
         *said,
-        _plain("\n".join([_origin(request), _about_always(keys, offer), *_measure(request, literal)])),
+        _plain("\n".join([origin(request), _about_always(keys, offer), *measure(request, literal)])),
     ]
-    blocks = [_section(_headline(request)), *_literal(literal), _context(*facts), _buttons(request, offer)]
+    blocks = [_section(headline(request)), *_literal(literal), _context(*facts), _buttons(request, offer)]
     return Picture(_notification(f"{one_line(request.agent, 40)} asks:", request, shown), blocks)
 
 
@@ -92,7 +90,7 @@ def ending(request: Request) -> Picture:
     """The outcome in few words, for a message whose full picture Slack refuses: better bare than with live buttons."""
     outcome = outcome_of(request)
     asked = one_line(_summary(request, parts(request)), 300)
-    return Picture(_escaped(one_line(outcome, MAX_NOTIFICATION)), [_section(f"{outcome}\n{asked}\n{_origin(request)}")])
+    return Picture(_escaped(one_line(outcome, MAX_NOTIFICATION)), [_section(f"{outcome}\n{asked}\n{origin(request)}")])
 
 
 def reason_modal(request: Request) -> Block:
@@ -145,22 +143,9 @@ def _literal(shown: Sequence[Part]) -> list[Block]:
     return blocks
 
 
-def _headline(request: Request) -> str:
-    what = "run" if request.command is not None else f"use {one_line(request.tool, MAX_TOOL)}"
-    return f"{one_line(request.agent, 40)} wants to {what}:"
-
-
-def _place(request: Request) -> str:
-    return f"In {one_line(request.cwd, MAX_CWD)} on {one_line(request.host, 80)}"
-
-
-def _origin(request: Request) -> str:
-    return f"Session {one_line(request.session, 40)}, request {request.id}"
-
-
 def _asked_by(request: Request) -> str:
     tool = "" if request.command is not None else f" for {one_line(request.tool, MAX_TOOL)}"
-    return f"{one_line(request.agent, 40)} asked{tool}\n{_place(request)}\n{_origin(request)}"
+    return f"{one_line(request.agent, 40)} asked{tool}\n{place(request)}\n{origin(request)}"
 
 
 def _clock(time: float, before: str = "") -> Block:
@@ -169,32 +154,10 @@ def _clock(time: float, before: str = "") -> Block:
     return {"type": "mrkdwn", "text": f"{before}<!date^{int(time)}^{{date_short_pretty}} {{time_secs}}|{fallback}>"}
 
 
-def _measure(request: Request, literal: Sequence[Part]) -> list[str]:
-    """Size, hidden characters and the last line, next to the buttons: a long text cannot push its end out of view."""
-    main = literal[0] if request.command is not None else literal[-1]
-    size = shape(main.raw)
-    facts = [f"{size.characters} characters, {size.lines} {'line' if size.lines == 1 else 'lines'}"]
-    if hidden := sum(shape(part.raw).hidden for part in parts(request)):
-        facts.append(f"{hidden} hidden or look-alike characters, drawn as \\u{{…}}")
-    if size.lines > 1 or size.characters > TAIL or literal[-1] is not main:
-        tail = visible(shape(main.text).last_line)  # a secret is known by its beginning, so masked before it is cut
-        facts.append(f"Last line: {tail if units(tail) <= TAIL else '…' + _tail(tail)}")
-    return facts
-
-
-def _tail(line: str) -> str:
-    end = line[-TAIL:]
-    return end[(units(end) - TAIL + 1) // 2 :]
-
-
-def _always_offer(keys: Sequence[Key], caged: bool) -> str:
+def _offer(keys: Sequence[Key], caged: bool) -> str:
     """The exact rule in words, empty when nothing can be remembered or a dialog could not say it whole."""
-    if not keys:
-        return ""
-    rules = ", ".join(visible(mask(str(key))) for key in keys)
-    scope = "any arguments, any directory" if keys[0].tool == "Bash" else "any directory"
-    offer = f"{rules} ({scope}{', runs in the cage' if caged else ''})"
-    return offer if units(offer) + len(_CONFIRM) <= MAX_CONFIRM else ""
+    words = always(keys, caged)
+    return words if units(words) + len(_CONFIRM) <= MAX_CONFIRM else ""
 
 
 def _about_always(keys: Sequence[Key], offer: str) -> str:

@@ -1,0 +1,60 @@
+"""What is said about a request wherever people are asked: who asks, where, how long the text is, what Always saves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slack_gate.core.display import one_line, shape, units, visible
+from slack_gate.core.event import APPROVAL, OWN_TOOLS, SHELL_TOOLS
+from slack_gate.core.fields import Part, parts
+from slack_gate.core.request import Request
+from slack_gate.core.rules import Key
+from slack_gate.core.secrets import mask
+
+TAIL = 200  # UTF-16 units of the last line, next to the buttons
+MAX_TOOL = 100
+MAX_CWD = 1000
+
+
+def headline(request: Request) -> str:
+    who = one_line(request.agent, 40)
+    if request.tool == APPROVAL:
+        return f"{who} asks:"
+    if request.tool in OWN_TOOLS:
+        return f"{who} wants to {request.tool}:"
+    return f"{who} wants to {'run' if request.command is not None else f'use {one_line(request.tool, MAX_TOOL)}'}:"
+
+
+def place(request: Request) -> str:
+    return f"In {one_line(request.cwd, MAX_CWD)} on {one_line(request.host, 80)}"
+
+
+def origin(request: Request) -> str:
+    return f"Session {one_line(request.session, 40)}, request {request.id}"
+
+
+def measure(request: Request, literal: Sequence[Part]) -> list[str]:
+    """Size, hidden characters and the last line, next to the buttons: a long text cannot push its end out of view."""
+    main = literal[0] if request.command is not None else literal[-1]
+    size = shape(main.raw)
+    facts = [f"{size.characters} characters, {size.lines} {'line' if size.lines == 1 else 'lines'}"]
+    if hidden := sum(shape(part.raw).hidden for part in parts(request)):
+        facts.append(f"{hidden} hidden or look-alike characters, drawn as \\u{{…}}")
+    if size.lines > 1 or size.characters > TAIL or literal[-1] is not main:
+        tail = visible(shape(main.text).last_line)  # a secret is known by its beginning, so masked before it is cut
+        facts.append(f"Last line: {tail if units(tail) <= TAIL else '…' + _tail(tail)}")
+    return facts
+
+
+def _tail(line: str) -> str:
+    end = line[-TAIL:]
+    return end[(units(end) - TAIL + 1) // 2 :]
+
+
+def always(keys: Sequence[Key], caged: bool) -> str:
+    """The exact rule that Always would save, empty when nothing can be remembered."""
+    if not keys:
+        return ""
+    rules = ", ".join(visible(mask(str(key))) for key in keys)
+    scope = "any arguments, any directory" if keys[0].tool in SHELL_TOOLS else "any directory"
+    return f"{rules} ({scope}{', runs in the cage' if caged else ''})"
