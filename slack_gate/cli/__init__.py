@@ -19,6 +19,7 @@ COMMANDS = {
     "log": "Show the log, or verify that nothing in it was changed or removed.",
     "requests": "List what was asked and what became of it.",
     "rules": "List what Always remembers, or revoke a rule.",
+    "run": "Ask, wait and run a command where slack-gate runs commands.",
     "serve": "The daemon: asks in Slack and answers the hooks.",
     "status": "Whether the daemon is up and hears Slack; exit 0 when healthy.",
     "uninstall": "Take the hook out of an agent's settings again.",
