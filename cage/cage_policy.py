@@ -1270,11 +1270,12 @@ _WRITTEN = frozenset("logs refs info rr-cache rebase-merge rebase-apply sequence
 class Repository:
     """A repository in the zone: working tree `top`, its `gitdir`, and the `common` one with config and hooks."""
 
-    __slots__ = ("common", "gitdir", "remotes", "top")
+    __slots__ = ("common", "gitdir", "remotes", "settings", "top")
 
     def __init__(self, top: str, gitdir: str, common: str) -> None:
         self.top, self.gitdir, self.common = top, gitdir, common
         self.remotes: dict[str, list[str]] = {}
+        self.settings: Config = []
 
 
 class Search:
@@ -1292,7 +1293,7 @@ class Search:
             raise Gated("there is too much to look through: " + where)
 
 
-def judge_git(calls: list[Git], cwd: str | None) -> None:
+def judge_git(calls: list[Git], cwd: str | None) -> list[Repository]:
     """Raise Gated unless every git call of a line runs nothing but git, whatever was planted before."""
     place, here = current_place(), directory_of(cwd)
     programs: list[str] = []
@@ -1330,6 +1331,7 @@ def judge_git(calls: list[Git], cwd: str | None) -> None:
             gated.argv = call.argv
             gated.hint = gated.hint or ("" if call.table is NETWORK else _IN_THE_CAGE)
             raise
+    return list(judged.values())
 
 
 def judge_git_words(call: Git, place: Place, here: str) -> None:
@@ -1371,15 +1373,15 @@ def _open_repository(top: str, place: Place) -> Repository:
     dot = top + "/.git"
     mode = os.lstat(dot).st_mode
     if stat.S_ISDIR(mode):
-        if os.path.lexists(dot + "/commondir") and _line(dot + "/commondir") != ".":
+        if os.path.lexists(dot + "/commondir") and line_of(dot + "/commondir") != ".":
             raise Gated("the repository's .git/commondir points elsewhere")
         return Repository(top, dot, dot)
-    pointer = _line(dot) if stat.S_ISREG(mode) else ""
+    pointer = line_of(dot) if stat.S_ISREG(mode) else ""
     if pointer[:8] != "gitdir: ":
         raise Gated("the repository's .git is odd")
     gitdir = common = _resolve(os.path.join(top, pointer[8:]))
     if os.path.lexists(gitdir + "/commondir"):
-        common = _resolve(os.path.join(gitdir, _line(gitdir + "/commondir")))
+        common = _resolve(os.path.join(gitdir, line_of(gitdir + "/commondir")))
         if os.path.dirname(gitdir) != common + "/worktrees":
             raise Gated("the worktree's .git points to an odd place")
     if not place.holds(gitdir) or not place.holds(common):
@@ -1387,7 +1389,7 @@ def _open_repository(top: str, place: Place) -> Repository:
     return Repository(top, gitdir, common)
 
 
-def _line(path: str) -> str:
+def line_of(path: str) -> str:
     """The single line a small file holds, or ""."""
     text = text_of(path, 8192) or ""
     line = text[:-1] if text[-1:] == "\n" else text
@@ -1416,7 +1418,7 @@ def _judge_files(repository: Repository, search: Search) -> None:
     _judge_gitdir(common, frozenset(["HEAD", "config", "objects", "refs"]), search)
     if gitdir != common:
         _judge_gitdir(gitdir, frozenset(["HEAD"]), search)
-    settings = local_config(repository)
+    settings = repository.settings = local_config(repository)
     for section, name, value in settings:
         _judge_local_key(repository, section, name, value)
     for section, name, value in settings:

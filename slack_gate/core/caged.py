@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable
 
 from cage import cage_policy as policy
+from cage.net_git import is_branch
 from slack_gate.core.event import ToolEvent
 from slack_gate.core.respell import respelled
 
@@ -169,7 +170,4 @@ def _is_head(word: str) -> bool:
 
 def _is_branch(name: str, repository: policy.Repository) -> bool:
     """Or no name of a branch at all: HEAD~1, the branch before, the mark before paths."""
-    if name in ("-", "--") or _is_head(name) or os.path.isfile(repository.common + "/refs/heads/" + name):
-        return True
-    packed = policy.text_of(repository.common + "/packed-refs", 1 << 22) or ""
-    return any(line.endswith(" refs/heads/" + name) for line in packed.split("\n"))
+    return name in ("-", "--") or _is_head(name) or is_branch(name, repository)

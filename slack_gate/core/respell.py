@@ -1,13 +1,13 @@
 """Names replaced: `sbox` and `git` must be the trusted files, not what the agent's PATH, aliases or functions say.
 
 A virtual environment in the zone may hold a planted `sbox`; the classifier judged the name, so the gate pins the file.
-`git` can also become two words, to run in the cage.
+`git` can also become several words, to run in the cage or by its own wrapper.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 
 from cage import cage_policy
@@ -30,26 +30,32 @@ def pinned(command: str, programs: Mapping[str, str]) -> str | None:
 
 
 def respelled(command: str, programs: Mapping[str, tuple[str, ...]]) -> str | None:
-    """`command` with each simple command's name, where it is a key of `programs`, replaced by those words.
+    """`reworded` where the name alone decides."""
+    return reworded(command, lambda argv: programs.get(argv[0]))
+
+
+def reworded(command: str, new: Callable[[tuple[str, ...]], tuple[str, ...] | None]) -> str | None:
+    """`command` with the name of each simple command replaced by the words that `new` gives for it, None: by none.
 
     The rest stays byte for byte. None when that cannot be shown: reading the result again must give the same words.
     """
     segments = cage_policy.read(command)
     if segments is None or (len(segments) > 1 and (len(segments) > MANY or len(command) > LONG)):
         return None
+    names = [new(segment.argv) for segment in segments]
     pieces, rest = [], command
     for number, segment in enumerate(segments):
         start = _start(rest, segments, number)
         pieces.append(rest[:start])
         rest = rest[start:]
-        name = segment.argv[0]
-        if name in programs:
-            if not rest.startswith(name):  # quoted or escaped: too odd to be rewritten
+        words = names[number]
+        if words is not None:
+            if not rest.startswith(segment.argv[0]):  # quoted or escaped: too odd to be rewritten
                 return None
-            pieces.append(shlex.join(programs[name]))
-            rest = rest[len(name) :]
+            pieces.append(shlex.join(words))
+            rest = rest[len(segment.argv[0]) :]
     result = "".join(pieces) + rest
-    return result if _same_but_names(result, segments, programs) else None
+    return result if _same_but_names(result, segments, names) else None
 
 
 def _start(rest: str, segments: list[cage_policy.Segment], number: int) -> int:
@@ -71,6 +77,9 @@ def _argvs(text: str) -> list[tuple[str, ...]]:
     return [segment.argv for segment in cage_policy.read(text) or []]
 
 
-def _same_but_names(result: str, segments: list[cage_policy.Segment], programs: Mapping[str, tuple[str, ...]]) -> bool:
-    expected = [((*programs.get(old.argv[0], old.argv[:1]), *old.argv[1:]), old.op, old.redirected) for old in segments]
+def _same_but_names(result: str, segments: list[cage_policy.Segment], names: Sequence[tuple[str, ...] | None]) -> bool:
+    expected = [
+        ((*(name or old.argv[:1]), *old.argv[1:]), old.op, old.redirected)
+        for old, name in zip(segments, names, strict=True)
+    ]
     return [(new.argv, new.op, new.redirected) for new in cage_policy.read(result) or []] == expected

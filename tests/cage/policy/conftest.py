@@ -14,6 +14,7 @@ import pytest
 from cage import cage_policy
 
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+CAGE = shutil.which("bwrap") is not None and not subprocess.run(["bwrap", "--ro-bind", "/", "/", "true"]).returncode
 
 
 def entries(table: str) -> list[str]:

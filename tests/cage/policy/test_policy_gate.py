@@ -21,11 +21,10 @@ from slack_gate.daemon.programs import PACKAGED, cage_starts
 from tests.daemon.desk import SECOND, Desk, desk
 from tests.daemon.house import house as running_house
 
-from .conftest import SYSTEM_PATH, House, entries, git
+from .conftest import CAGE, SYSTEM_PATH, House, entries, git
 from .test_policy_planted import PLANTS, other_branch
 
 SBOX = str(PACKAGED)
-CAGE = shutil.which("bwrap") is not None and not subprocess.run(["bwrap", "--ro-bind", "/", "/", "true"]).returncode
 pytestmark = pytest.mark.skipif(not CAGE, reason="bubblewrap cannot make namespaces here")
 
 DAILY = [

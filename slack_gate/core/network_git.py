@@ -1,0 +1,108 @@
+"""Network git: a person allows each remote of each repository once, by its address; then it runs by a wrapper, unasked.
+
+What is remembered is the remote with every address it has. A changed address asks again, and both are shown.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+from cage import cage_policy as policy
+from cage import net_git
+from slack_gate.core.caged import works_caged
+from slack_gate.core.event import ToolEvent
+from slack_gate.core.respell import reworded
+
+WRAPPER = os.path.join(os.path.dirname(os.path.abspath(net_git.__file__)), "net_git.py")
+
+
+def remotes(event: ToolEvent) -> tuple[tuple[str, ...], ...]:
+    """What Always remembers for a green call that uses the network: `git remote NAME URL… of REPOSITORY`, each once.
+
+    Empty for any other call, and for one that the wrapper cannot do whole.
+    """
+    if not _is_green(event):
+        return ()
+    try:
+        plans = [net_git.plan(argv, event.cwd) for argv in _network(event)]
+    except (policy.Gated, OSError, ValueError):
+        return ()
+    words = [
+        ("git", "remote", *remote, "of", os.path.dirname(made.repository.common))
+        for made in plans
+        for remote in made.remotes
+    ]
+    return tuple(dict.fromkeys(words))
+
+
+def uses_network(event: ToolEvent) -> bool:
+    """A green call with git that speaks to a remote."""
+    return _is_green(event) and bool(_network(event))
+
+
+def why(event: ToolEvent, known: Iterable[tuple[str, ...]]) -> str:
+    """Why it is asked, for the card, given the keys that are remembered: the new address, and the old one if any."""
+    asked = remotes(event)
+    if not asked:
+        return "this use of a remote cannot be remembered"
+    known = set(known)
+    parts = []
+    for words in asked:
+        if words in known:
+            continue
+        name, place = words[2], words[-1]
+        old = [k for k in known if k[:3] == words[:3] and k[-2:] == words[-2:]]
+        before = f"; allowed before was {' '.join(old[-1][3:-2])}" if old else ""
+        parts.append(f"the remote {name} of {place} is {' '.join(words[3:-2])}{before}")
+    return "; ".join(parts) or "the remote is known"
+
+
+def wrapped(event: ToolEvent, programs: Mapping[str, str]) -> str | None:
+    """The text to run for a green call whose remotes are all remembered; None where it is to be asked instead.
+
+    Network git runs by the wrapper, local git in the cage where that is no loss; every other byte stays.
+    """
+    if event.command is None or not event.rewritable or not {"sbox", "git", "python3"} <= programs.keys():
+        return None
+    line = [segment.argv for segment in policy.read(event.command) or []]
+    local = [argv for argv in line if not _is_network(argv)]
+    pulls = [(*argv[: argv.index("pull")], "merge", "HEAD") for argv in line if _sub(argv) == "pull"]
+    caged = works_caged([*local, *pulls], event.cwd)
+    if not remotes(event) or (pulls and not caged) or any(argv[0] != "git" for argv in line):
+        return None
+
+    def words(argv: tuple[str, ...]) -> tuple[str, ...] | None:
+        if not _is_network(argv):
+            return (programs["sbox"], programs["git"]) if caged else (programs["git"],)
+        agreed = [" ".join(remote) for remote in net_git.plan(argv, event.cwd).remotes]
+        start = (programs["python3"], "-I", "-S", WRAPPER, programs["sbox"], programs["git"])
+        return (*start, *agreed, "--", "git")
+
+    try:
+        if policy.current_place().reached(WRAPPER):
+            return None
+        return reworded(event.command, words)
+    except (policy.Gated, OSError, ValueError):
+        return None
+
+
+def _is_green(event: ToolEvent) -> bool:
+    if event.tool != "Bash" or event.command is None:
+        return False
+    return policy.classify(event.tool, dict(event.tool_input), event.cwd) == "green"
+
+
+def _network(event: ToolEvent) -> list[tuple[str, ...]]:
+    return [s.argv for s in policy.read(event.command or "") or [] if _is_network(s.argv)]
+
+
+def _is_network(argv: tuple[str, ...]) -> bool:
+    return _sub(argv) in policy.NETWORK
+
+
+def _sub(argv: tuple[str, ...]) -> str:
+    try:
+        return policy.parse_git(argv).sub if argv[0] == "git" else ""
+    except policy.Gated:
+        return ""
