@@ -15,7 +15,7 @@ from pathlib import Path
 from slack_gate.errors import InstallError
 from slack_gate.install.files import fingerprint, replace_file, replace_link
 from slack_gate.install.layout import PINNED, Layout, Record, Scope
-from slack_gate.install.program import base_python, copy_program, interpreter_paths, prove_copy
+from slack_gate.install.program import base_python, build_sbox, copy_program, interpreter_paths, prove_copy
 from slack_gate.install.settings import Json, hook_entry, other_hooks, remove_hook, with_hook, without_hook, write_hook
 from slack_gate.install.trust import untrusted_reason
 
@@ -44,6 +44,12 @@ def install_steps(home: Path, scope: Scope, project: Path, socket: Path, limit: 
     layout = Layout(home)
     settings = layout.settings(scope, project)
     record = Record.read(layout.record)
+    files = (
+        (layout.sbox_proxy, "the proxy of the cage", 0o644),  # first: the new command may need what is new in it
+        (layout.sbox, "the cage's command", 0o755),
+        (layout.policy, "the classifier", 0o644),
+        (layout.helper, "the GitHub helper", 0o755),
+    )
     foreign = _foreign(layout, record)
     entry = hook_entry(base_python(), layout.hook, socket, limit)
     _refuse_untrusted(layout, settings if scope == "user" else None)
@@ -54,8 +60,10 @@ def install_steps(home: Path, scope: Scope, project: Path, socket: Path, limit: 
         *_warnings(layout, settings, scope),
         Step(f"Copy the program to {layout.root}.", partial(_copy, layout)),
         Step(f"Link {layout.command} to it.", partial(_put_link, layout, record)),
-        Step(f"Copy the cage's command to {layout.sbox}.", partial(_put_file, layout, record, layout.sbox, 0o755)),
-        Step(f"Copy the classifier to {layout.policy}.", partial(_put_file, layout, record, layout.policy, 0o644)),
+        *(
+            Step(f"Copy {what} to {path}.", partial(_put_file, layout, record, path, mode))
+            for path, what, mode in files
+        ),
         Step(f"Add the hook to {settings}.", partial(_add_hook, layout, record, settings, entry)),
         *_pin_note(layout),
     ]
@@ -86,8 +94,13 @@ def uninstall_steps(home: Path, scope: Scope, project: Path) -> Iterator[Step]:
 
 
 def _refuse_untrusted(layout: Layout, settings: Path | None) -> None:
-    mine = (layout.hook, layout.versions, layout.command, layout.sbox, layout.policy)
-    for path in (*interpreter_paths(), *mine, *([settings] if settings else [])):
+    for path in (
+        *interpreter_paths(),
+        layout.hook,
+        layout.versions,
+        *_single_files(layout),
+        *([settings] if settings else []),
+    ):
         if reason := untrusted_reason(path, layout.home):
             raise InstallError(
                 f"Nothing was installed: {reason}.", 'See "Where it refuses" in docs/install.md for what to do.'
@@ -122,8 +135,11 @@ def _pin_note(layout: Layout) -> Iterator[Step]:
 
 def _foreign(layout: Layout, record: Record) -> list[Path]:
     """What stands in our places and is not as we left it."""
-    places = (layout.command, layout.sbox, layout.policy)
-    return [path for path in places if fingerprint(path) and not record.is_ours(path)]
+    return [path for path in _single_files(layout) if fingerprint(path) and not record.is_ours(path)]
+
+
+def _single_files(layout: Layout) -> tuple[Path, ...]:
+    return (layout.command, layout.sbox, layout.sbox_proxy, layout.policy, layout.helper)
 
 
 def _copy(layout: Layout) -> None:
@@ -134,6 +150,7 @@ def _copy(layout: Layout) -> None:
     try:
         copy_program(version)
         prove_copy(version)
+        build_sbox(version, layout.home)
     except BaseException:
         shutil.rmtree(version)
         raise
@@ -152,7 +169,9 @@ def _put_link(layout: Layout, record: Record) -> None:
 
 def _put_file(layout: Layout, record: Record, path: Path, mode: int) -> None:
     _make_room(record, path)
-    replace_file(path, (layout.current / "lib" / "cage" / path.name).read_bytes(), mode)
+    built = layout.current / "built" / path.name
+    source = built if built.exists() else layout.current / "lib" / "cage" / path.name
+    replace_file(path, source.read_bytes(), mode)
     record.add(file=path)
 
 

@@ -56,6 +56,16 @@ class Layout:
         return self.home / ".local" / "bin" / "sbox"
 
     @property
+    def sbox_proxy(self) -> Path:
+        """What `sbox --net-allow` runs, always beside `sbox`."""
+        return self.sbox.with_name("sbox_proxy.py")
+
+    @property
+    def helper(self) -> Path:
+        """The GitHub helper, where the classifier looks for it unless AGENT_TOOLS_DIR says otherwise."""
+        return self.home / "work" / "gh-issue" / "gh_issue.py"
+
+    @property
     def policy(self) -> Path:
         return self.home / ".claude" / "hooks" / "cage_policy.py"
 

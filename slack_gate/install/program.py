@@ -73,6 +73,20 @@ def prove_copy(target: Path) -> None:
         raise InstallError(f"The copied program does not start: {said}.", "Install slack-gate with pip again.")
 
 
+def build_sbox(target: Path, home: Path) -> None:
+    """`target/built/sbox` and what it needs beside it: the C program where the system can build it and it works here,
+    else the shell script. Only the system's own compiler is used, and nothing is built where a cage can write.
+    """
+    build, built = target / "lib" / "cage" / "build-sbox", target / "built" / "sbox"
+    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home)}
+    done = subprocess.run(
+        ["/bin/bash", "-p", build, built], capture_output=True, text=True, env=environment, cwd="/", timeout=120
+    )
+    if done.returncode:
+        said = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
+        raise InstallError(f"The cage's command could not be built: {said}.", "Install slack-gate with pip again.")
+
+
 def _closure(root: str) -> dict[str, Distribution]:
     """Every distribution that `root` needs here, with the extras asked for, by normalised name."""
     found: dict[str, Distribution] = {}

@@ -42,9 +42,19 @@ def run(command: object, *words: str) -> str:
 
 
 def tree(home: Path) -> dict[str, str | None]:
-    """Every file and link below `home`, with what is in it."""
+    """Every file and link below `home`, with what is in it; the cage keeps its own state."""
     paths = (path for path in home.rglob("*") if path.is_symlink() or path.is_file())
+    paths = (path for path in paths if not path.is_relative_to(home / ".local/state/sbox"))
     return {str(path.relative_to(home)): fingerprint(path) for path in paths}
+
+
+def cage_starts() -> bool:
+    done = subprocess.run(["bwrap", "--ro-bind", "/", "/", "true"], stderr=subprocess.DEVNULL)
+    return done.returncode == 0
+
+
+def builds_the_program() -> bool:
+    return cage_starts() and any(Path(place, "cc").exists() for place in ("/usr/local/bin", "/usr/bin", "/bin"))
 
 
 def hook_line(settings: Path) -> dict[str, object]:
@@ -56,13 +66,15 @@ def hook_line(settings: Path) -> dict[str, object]:
 
 def test_install_again_and_uninstall(home: Path) -> None:
     settings, sbox = home / ".claude/settings.json", home / ".local/bin/sbox"
+    proxy, helper = home / ".local/bin/sbox_proxy.py", home / "work/gh-issue/gh_issue.py"
     settings.write_text('{\n  "model": "opus"\n}\n')
-    sbox.parent.mkdir(parents=True)
-    sbox.write_text("an older cage\n")
+    for path in (sbox, helper):
+        path.parent.mkdir(parents=True)
+        path.write_text("an older one\n")
     before = tree(home)
 
     said = run(install)
-    assert f"{sbox} was there before" in said
+    assert f"{sbox} was there before" in said and f"{helper} was there before" in said
     assert "Only root can pin it" in said
     hook = hook_line(settings)
     script = home / ".local/share/slack-gate/current/lib/slack_gate/hook.py"
@@ -71,13 +83,19 @@ def test_install_again_and_uninstall(home: Path) -> None:
         "--socket", str(home / "gate/run/gate.sock"), "--limit", "130",
     ]  # fmt: skip
     assert hook["timeout"] == 190
-    assert sbox.read_bytes() == (SOURCE / "cage/sbox").read_bytes()
-    assert stat.S_IMODE(sbox.stat().st_mode) == 0o755
+    assert sbox.read_bytes().startswith(b"\x7fELF" if builds_the_program() else b"#!/bin/bash -p")
+    assert stat.S_IMODE(sbox.stat().st_mode) == stat.S_IMODE(helper.stat().st_mode) == 0o755
+    assert proxy.read_bytes() == (SOURCE / "cage/sbox_proxy.py").read_bytes()
+    assert helper.read_bytes() == (SOURCE / "cage/gh_issue.py").read_bytes()
     assert (home / ".claude/hooks/cage_policy.py").read_bytes() == (SOURCE / "cage/cage_policy.py").read_bytes()
-    for path in (script, sbox, home / ".local/bin/slack-gate", settings):
+    for path in (script, sbox, proxy, helper, home / ".local/bin/slack-gate", settings):
         assert untrusted_reason(path, home) is None
 
     alone = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+    caged = subprocess.run(
+        [sbox, "sh", "-c", "echo x >~/.bashrc || exit 9"], env=alone, stderr=subprocess.DEVNULL, cwd="/"
+    )
+    assert caged.returncode == (9 if cage_starts() else 125)
     version = subprocess.run([home / ".local/bin/slack-gate", "--version"], env=alone, capture_output=True, text=True)
     assert version.stdout == "slack-gate, version 0.1.0\n", version
     blocked = subprocess.run(
@@ -151,6 +169,11 @@ def bin_open_to_others(home: Path) -> None:
     (home / ".local/bin").chmod(0o777)
 
 
+def helper_in_the_zone(home: Path) -> None:
+    (home / "projects/work").mkdir(parents=True)
+    (home / "work").symlink_to("projects/work")
+
+
 def place_taken_twice(home: Path) -> None:
     (home / ".local/bin").mkdir(parents=True)
     (home / ".local/bin/sbox").write_text("theirs")
@@ -159,7 +182,7 @@ def place_taken_twice(home: Path) -> None:
 
 @pytest.mark.parametrize(
     "spoil",
-    [invalid_json, settings_in_the_zone, share_in_the_zone, bin_open_to_others, place_taken_twice],
+    [invalid_json, settings_in_the_zone, share_in_the_zone, bin_open_to_others, helper_in_the_zone, place_taken_twice],
     ids=lambda spoil: str(spoil.__name__),
 )
 def test_a_refusal_gives_the_reason_and_changes_nothing(home: Path, spoil: object) -> None:
@@ -189,6 +212,18 @@ def test_an_interpreter_in_the_zone_is_refused(home: Path, monkeypatch: pytest.M
     monkeypatch.setattr("sys._base_executable", str(python))
     with pytest.raises(InstallError, match="/projects, where the agent and the cage can write"):
         run(install)
+
+
+def test_a_compiler_of_the_agent_is_not_used(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mark, planted = home / "mark", home / "projects/bin"
+    planted.mkdir(parents=True)
+    for name in ("cc", "mktemp", "cp"):
+        (planted / name).write_text(f"#!/bin/sh\ntouch '{mark}'\nexit 1\n")
+        (planted / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{planted}:{os.environ['PATH']}")
+    monkeypatch.setenv("BASH_ENV", str(planted / "cc"))
+    run(install)
+    assert not mark.exists() and (home / ".local/bin/sbox").exists()
 
 
 def test_a_copy_that_does_not_start_is_thrown_away(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -241,13 +241,14 @@ def test_it_is_installed_with_and_without_a_compiler(tmp_path: Path, compiler: b
     destination = tmp_path / "bin/sbox"
     tools = tmp_path / "tools"
     tools.mkdir()
-    for name in ("mktemp", "rm", "cp", "mkdir", "install", "dirname"):
+    for name in ("mktemp", "rm", "cp", "mkdir", "mv", "chmod", "dirname"):
         (tools / name).symlink_to(f"/usr/bin/{name}")
     path = os.environ["PATH"] if compiler else str(tools)
     done = subprocess.run(
         [BUILD, destination], env={"PATH": path, "HOME": str(tmp_path)}, capture_output=True, text=True, check=True
     )
     assert done.stdout.startswith("sbox: installed ")
+    assert sorted(path.name for path in destination.parent.iterdir()) == ["sbox", "sbox_proxy.py"]
     if not compiler:
         assert "the shell script" in done.stdout and destination.read_bytes() == (CAGE / "sbox").read_bytes()
     ran = subprocess.run(
