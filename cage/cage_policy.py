@@ -392,8 +392,9 @@ def current_place() -> Place:
 
 # ---------------------------------------------------------------- the settings
 
-# policy.toml, as it is without the file. Its lists can narrow the zone, and name what else is green or always asked.
-_POLICY: dict[str, Any] = {"zone": [], "helper_directory": "", "helper_repositories": [], "green": [], "gated": []}
+# policy.toml, as it is without the file: the zone made smaller, the helper, and what else is green. What stands in its
+# [gate] table is the gate's: that can only make a call stricter.
+_POLICY: dict[str, Any] = {"zone": [], "helper_directory": "", "helper_repositories": [], "green": []}
 
 
 def _policy(path: str, place: Place) -> dict[str, Any]:
@@ -403,7 +404,8 @@ def _policy(path: str, place: Place) -> dict[str, Any]:
 
         text = _own_file(path, place)
         values = tomllib.loads("\0" if text is None else text)
-    except (ImportError, ValueError):  # before Python 3.11 there is no reader for it
+        values.pop("gate", None)
+    except (ImportError, ValueError, RecursionError):  # before Python 3.11 there is no reader for it
         raise Gated(path + " is no TOML file that only you can write") from None
     for name, value in values.items():
         words = value if type(value) is list else [value]
@@ -413,24 +415,14 @@ def _policy(path: str, place: Place) -> dict[str, Any]:
     for part in policy["zone"]:
         if not place.holds(os.path.realpath(place.absolute(part) or "/")):
             raise Gated(path + ": the zone can only be made smaller, not " + part)
-    policy["green"] = [_entry(text, path) for text in policy["green"]]
-    policy["gated"] = [_entry(text.removesuffix(" ...") + " ...", path) for text in policy["gated"]]
-    for argv in policy["green"]:
-        if argv[0][:1] != "/" or place.reached(argv[0]):
-            raise Gated(path + ": no absolute path of a program outside the zone: " + argv[0])
+    for text in policy["green"]:
+        segments = read(text) or []
+        if len(segments) != 1 or segments[0].redirected or segments[0].argv[0][:1] != "/":
+            raise Gated(path + ": not one command that begins with an absolute path: " + text)
+        if place.reached(segments[0].argv[0]):
+            raise Gated(path + ": caged code could rewrite the program of " + text)
+    policy["green"] = [segment.argv for text in policy["green"] for segment in read(text) or []]
     return policy
-
-
-def _entry(text: str, path: str) -> tuple[str, ...]:
-    """The words of one command; "..." at their end stands for any more."""
-    segments = read(text) or []
-    if len(segments) != 1 or segments[0].redirected or segments[0].argv == ("...",):
-        raise Gated(path + ": not the words of one command: " + text)
-    return segments[0].argv
-
-
-def _names(entries: list[tuple[str, ...]], argv: tuple[str, ...]) -> bool:
-    return any(argv[: len(e) - 1] == e[:-1] if e[-1] == "..." else argv == e for e in entries)
 
 
 def _own_file(path: str, place: Place) -> str | None:
@@ -634,25 +626,13 @@ def _judge_bash(fields: dict[str, Any], cwd: str | None) -> Verdict:
     return Verdict("green", command, rule)
 
 
-def _plain(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """A green command without the options before its subcommand, as the settings name it."""
-    if argv[0] == "git":
-        call = parse_git(argv)
-        return ("git", *call.sub.split(), *call.words)
-    return ("sbox", *argv[2:]) if argv[:2] == ("sbox", "--") else argv
-
-
 def _judge_segment(segment: Segment, calls: list[Git], cwd: str | None) -> str:
     if segment.op not in ("", "&&"):
         raise Gated("commands joined by " + segment.op + " are asked", _IN_THE_CAGE)
     program = segment.argv[0]
-    if program in ("git", "sbox", "python3") or program[:1] == "/":  # all that could be green
-        place = current_place()
-        if _names(place.policy["gated"], _plain(segment.argv)):
-            raise Gated("your settings have it asked")
-        if _names(place.policy["green"], segment.argv):
-            _unplanted((), place, directory_of(cwd))
-            return "your settings call it green"
+    if program[:1] == "/" and _is_listed(segment.argv, current_place().policy["green"]):
+        _unplanted((), current_place(), directory_of(cwd))
+        return "your settings call it green"
     if program == "git":
         calls.append(parse_git(segment.argv))
         return "git that runs nothing of the repository's choosing"
@@ -663,6 +643,11 @@ def _judge_segment(segment: Segment, calls: list[Git], cwd: str | None) -> str:
     if program == "cd":
         raise Gated("cd is not green", "name the directory instead: git -C DIR ..., or sbox bash -c 'cd DIR && ...'")
     raise Gated("it runs outside the cage", _IN_THE_CAGE)
+
+
+def _is_listed(argv: tuple[str, ...], commands: list[tuple[str, ...]]) -> bool:
+    """Is it one of these commands, or the beginning of one that ends in "..."?"""
+    return any(argv[: len(known) - 1] == known[:-1] if known[-1] == "..." else argv == known for known in commands)
 
 
 def shown(argv: tuple[str, ...]) -> str:

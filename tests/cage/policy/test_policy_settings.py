@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cage import cage_policy
-from cage.cage_policy import explain, keys, settings_problem
+from cage.cage_policy import HELPER_VERBS, explain, keys, settings_problem
 
 from .conftest import House, entries
 
@@ -76,27 +76,9 @@ def test_loaders_count_for_them_too(house: House, monkeypatch: pytest.MonkeyPatc
     assert house.bash("/usr/bin/true") == "gated"
 
 
-def test_asked_wins(house: House) -> None:
-    (house.outside / "tool").write_text("")
-    helper = f"{house.work}/gh-issue/gh_issue.py"
-    write(
-        house,
-        f"""
-        green = ['{house.outside}/tool ...']
-        gated = ['git push', 'git stash drop', 'sbox docker', 'python3 {helper} close', '{house.outside}/tool rm ...']
-        """,
-    )
-    asked = entries(
-        f"""git push; git push origin main; git -C . push; git --no-pager push; git status && git push
-        git stash drop; sbox docker ps; sbox -- docker; python3 {helper} close 3; {house.outside}/tool rm
-        {house.outside}/tool rm x"""
-    )
-    free = entries(
-        f"git fetch; git stash; sbox dockerx; sbox ls docker; python3 {helper} view 3; {house.outside}/tool x"
-    )
-    assert [line for line in asked if house.bash(line) != "gated"] == []
-    assert [line for line in free if house.bash(line) != "green"] == []
-    assert house.why("git -C . push").rule == "your settings have it asked"
+def test_the_gates_own_table_is_not_ours(house: House) -> None:
+    write(house, "zone = ['/tmp']\n[gate]\nallow = []\n[[gate.rule]]\ncommand = 'git push ...'\ndo = 'ask'\n")
+    assert (house.write("/tmp/x"), house.write(house.repo / "x"), house.bash("sbox ls")) == ("green", "gated", "green")
 
 
 def test_the_helper_directory(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,12 +98,12 @@ def test_the_helper_directory(house: House, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 WRONG = {
-    "no TOML": ["zone = ", "[[", "x", "\x00", "zone = ['~/projects']\nzone = []"],
-    "no such setting": ["zones = []", "[zone]\na = 1", "Green = []", "x = 1"],
+    "no TOML": ["zone = ", "[[", "x", "\x00", "zone = ['~/projects']\nzone = []", "a=" + "[" * 9999],
+    "no such setting": ["gated = []", "zones = []", "[zone]\na = 1", "Green = []", "x = 1"],
     "another form": [
         "zone = '~/projects'",
         "green = [1]",
-        "gated = ['git push', ['x']]",
+        "green = ['/usr/bin/file', ['x']]",
         "helper_directory = ['x']",
         "helper_repositories = true",
     ],
@@ -136,10 +118,11 @@ WRONG = {
     ],
     "no command": [
         "green = ['']",
-        "green = ['a; b']",
-        "gated = ['a > b']",
-        "green = ['a > /dev/null']",
-        "green=['...']",
+        "green = ['/bin/a; /bin/b']",
+        "green = ['/bin/a > b']",
+        "green = ['/bin/a > /dev/null']",
+        "green = ['...']",
+        "green = ['/bin/a $X']",
     ],
     "no program out of reach": [
         "green = ['tool x']",
@@ -218,3 +201,15 @@ def test_alone_on_a_home_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SLACK_GATE_HOME", home)
         (Path(home) / "policy.toml").write_text("zone = 1")
         assert settings_problem() and cage_policy.classify("Bash", {"command": "sbox ls"}, "/") == "gated"
+
+
+def test_the_helpers_own_verbs_are_the_ones_that_are_green() -> None:
+    from cage.gh_issue import OPTIONS, VERBS
+
+    words = {name: options.split() for name, (_, options, _) in VERBS.items()}
+    assert {name: options for name, (_, options, _) in HELPER_VERBS.items()} == {
+        name: " ".join(word for word in options if word[:2] == "--") for name, options in words.items()
+    }
+    for name, (plain, _, required) in HELPER_VERBS.items():
+        assert plain == sum(word[:2] != "--" for word in words[name])
+        assert set(required.split()) == {word for word in words[name] if OPTIONS[word].get("required")}
