@@ -8,7 +8,8 @@ import os
 import pty
 import re
 import signal
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -111,22 +112,26 @@ async def test_a_signal_ends_what_runs(h: House, work: Path) -> None:
     assert process.stdout is not None
     async with asyncio.timeout(20):
         assert await process.stdout.readline() == b"up\n"
-        while f"sleep\0{mark}".encode() not in command_lines():
-            await asyncio.sleep(0.05)
+    await asyncio.to_thread(wait_until, lambda: runs(mark))
     process.send_signal(signal.SIGTERM)
     await ended(process)
-    async with asyncio.timeout(20):
-        while f"sleep\0{mark}".encode() in command_lines():
-            await asyncio.sleep(0.05)
+    await asyncio.to_thread(wait_until, lambda: not runs(mark))
 
 
-def command_lines() -> bytes:
-    """Of every process, the caged ones among them."""
-    found = b""
+def runs(mark: str) -> bool:
+    """Whether `sleep MARK` is alive, in a cage or not."""
     for place in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):  # it ended meanwhile
-            found += place.read_bytes() + b"\n"
-    return found
+            if place.read_bytes().startswith(f"sleep\0{mark}".encode()):
+                return True
+    return False
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 async def test_a_reader_that_has_enough_ends_the_command(h: House, work: Path) -> None:
@@ -145,10 +150,12 @@ async def test_no_daemon_is_a_refusal(tmp_path: Path, work: Path) -> None:
     assert (ran.code, b"slack-gate serve" in ran.stderr) == (77, True)
 
 
-@pytest.mark.parametrize("arguments", [(), ("--timeout", "0", "--", "ls"), ("--timeout", "x", "ls"), ("--frob", "ls"),
-                                       ("--approved", "SG-1", "ls"), ("--approved", "SG-1", "--reason", "x")])  # fmt: skip
-def test_wrong_use(arguments: tuple[str, ...]) -> None:
-    assert here("run", *arguments).returncode == 2
+@pytest.mark.parametrize(
+    "arguments",
+    ["", "--timeout 0 -- ls", "--timeout x ls", "--frob ls", "--approved SG-1 ls", "--approved SG-1 --reason x"],
+)
+def test_wrong_use(arguments: str) -> None:
+    assert here("run", *arguments.split()).returncode == 2
 
 
 async def test_the_answers_that_are_no_exit_code(tmp_path: Path) -> None:
