@@ -270,7 +270,7 @@ class GitHub:
     def send(self, method: str, path: str, data: Any = None, accept: str = JSON) -> Answer:
         """One exchange below the root, or a Failure. Reading follows a renamed repository on the same host."""
         payload = None if data is None else json.dumps(data)
-        if self.token in path + (payload or ""):
+        if self.token in unquote(path) + (payload or ""):
             raise Failure("The text holds the token itself. It is not sent.")
         for _ in range(MAX_MOVES + 1):
             answer = self._exchange(method, path, payload, accept)
