@@ -45,6 +45,12 @@ class Verdict(StrEnum):
     STALE = "stale"  # another message or another content than the one on file
     FOREIGN = "foreign"  # not an approver of this request, or another team
     UNREMEMBERABLE = "unrememberable"
+    DENIED_BEFORE = "denied-before"  # what Always would save covers something that was denied
+    COUNTED = "counted"  # one approval of several
+    EXTENDED = "extended"
+    LATEST = "latest"  # the waiting client cannot wait longer
+    LIFTED = "lifted"
+    UNFIT = "unfit"  # the text put in its place, or the cage, cannot be
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,7 @@ class Click:
     verdict: Verdict
     request: Request | None = None
     rules: tuple[Rule, ...] = ()
+    why: str = ""  # for UNFIT and DENIED_BEFORE: one sentence
 
 
 class Undelivered(Exception):
@@ -78,11 +85,21 @@ class Surface(Protocol):
 class Store(Protocol):
     """One method a transaction, named for what happened; each returns only when its log lines are on disk."""
 
-    async def answered(self, entry: Entry) -> None: ...
+    async def answered(self, entry: Entry, used: Sequence[str] = ()) -> None: ...
 
-    async def submitted(self, request: Request, approvers: Sequence[str], surface: str) -> Request: ...
+    async def submitted(
+        self, request: Request, approvers: Sequence[str], surface: str, escalate: float = 0.0
+    ) -> Request: ...
 
     async def decided(self, decision: Decision, keys: Sequence[Key], shown: Sequence[str], now: float) -> Click: ...
+
+    async def remembered(self, request: str, digest: str, rules: Sequence[str], now: float) -> Request | None: ...
+
+    async def lifted(self, request: str, by: str, user: str, name: str, now: float) -> Request | None: ...
+
+    async def since(self, tool: str, start: float) -> list[Request]: ...
+
+    async def session(self, agent: str, session: str, start: float) -> list[Request]: ...
 
     async def expired(self, home: str, now: float) -> list[Request]: ...
 
@@ -157,7 +174,7 @@ class Judgement(Protocol):
     def hint(self) -> str: ...
 
 
-class Policy(Protocol):
+class Classifier(Protocol):
     """`cage_policy`, or anything with its `explain`."""
 
     def explain(self, tool: str, tool_input: dict[str, Any] | None, cwd: str | None = None) -> Judgement: ...

@@ -74,6 +74,16 @@ class Request:
     decided_name: str = ""
     reason: str = ""
     via: str = ""  # how the log names what decided it: `human-slack`, `allowlist`, `timeout`
+    decider: str = ""  # the daemon of a fleet that ended it
+    form: str = ""  # what a denial of it is remembered by in its session
+    lifted_at: float | None = None  # a denial taken back
+    quorum: int = 1  # people who must approve
+    latest_at: float = 0.0  # how far `expires_at` can be moved: until then its client can wait
+    votes: tuple[tuple[str, str], ...] = ()  # user and name of those who approved so far
+    revision: int = 0  # grows when a card that waits must be drawn anew
+    rewritable: bool = False  # its client runs another text where the answer holds one
+    edited: str | None = None  # masked: the text that the approver put in place of the agent's
+    caged: bool = False  # approved for the cage only
 
     @property
     def event(self) -> ToolEvent:
@@ -81,6 +91,7 @@ class Request:
         return ToolEvent(self.agent, self.session, self.key, self.tool, self.tool_input, self.cwd)
 
 
+BY_RULES = "always"
 BY_SLACK = "human-slack"
 BY_PAGE = "human-web"
 BY_TERMINAL = "human-cli"
@@ -90,6 +101,18 @@ class Choice(StrEnum):
     APPROVE = "approve"
     DENY = "deny"
     ALWAYS = "always"
+    CAGED = "caged"  # approve, in the cage
+    MORE = "more"  # more time, nothing decided
+    LIFT = "lift"  # a denial is taken back
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """How far what Always saves reaches: this session, this directory, so many seconds; by default everywhere."""
+
+    session: bool = False
+    directory: bool = False
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +129,19 @@ class Decision:
     team: str = ""
     channel: str = ""
     message: str = ""
+    edited: str | None = None  # the text to run instead of the agent's
+    scope: Scope = Scope()
 
 
 def canonical(value: object) -> str:
     """JSON that is equal exactly when the values are: sorted keys, ASCII, no blanks."""
     return json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+
+
+def form_of(event: ToolEvent) -> str:
+    """SHA-256 (hex) of what would run and where, whatever the agent says about it."""
+    what = dict(event.tool_input) if event.command is None else event.command
+    return hashlib.sha256(canonical([event.tool, what, event.cwd]).encode()).hexdigest()
 
 
 def digest(event: ToolEvent, key: str, host: str, scripts: Mapping[str, str] | None = None) -> str:

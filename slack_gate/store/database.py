@@ -1,68 +1,167 @@
-"""The database and the one thread that talks to it: each piece of work is one transaction, in the order it came."""
+"""The database and the one thread that talks to it: works are done in the order they came, each once or not at all.
+
+What waits while the thread is busy is done together: SQLite commits it at once, and what must follow the commits (log
+lines to the file) follows for all of them at once. So a thousand answers a second need no thousand syncs of the disk.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import os
+import itertools
 import sqlite3
-from collections.abc import Callable
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar, cast
+from urllib.parse import quote, quote_plus
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, insert, make_url, select
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import Connection, event
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from slack_gate.errors import StoreError
-from slack_gate.store.tables import SCHEMA_VERSION, about, metadata
+from slack_gate.store.engines import SQLITE, opened, parsed
 
-BUSY_S = 5.0  # how long a writer waits for another process's transaction
+TOGETHER = 64  # works at most in one commit
+TRIES = 5  # for a transaction that another daemon's got in the way of
+AWAY_S = 1.0  # after a failed connection, what waits fails at once for so long
+_IN_THE_WAY = frozenset({"40001", "40P01"})  # SQLSTATE: serialization failure, deadlock
 
 T = TypeVar("T")
+After = Callable[[Sequence[Any]], None]
+
+
+@dataclass(slots=True)
+class _Work:
+    do: Callable[[Connection], Any]
+    after: After | None
+    future: asyncio.Future[Any]
+    result: Any = None
+    error: BaseException | None = None
 
 
 class Database:
-    """SQLite at `url`. A thread of its own keeps the event loop free at the cost of one hop a transaction; an
-    asynchronous driver pays one a statement."""
+    """SQLite or PostgreSQL at `url`. A thread of its own keeps the event loop free at the cost of one hop a
+    transaction; an asynchronous driver pays one a statement."""
 
     def __init__(self, url: str) -> None:
-        self._engine = _engine(url)
+        self.url = parsed(url)
+        self.shared = self.url.get_backend_name() != SQLITE
+        self._engine = opened(self.url)
         self._thread = ThreadPoolExecutor(1, "database")
         self._connection: Connection | None = None  # the thread's own, kept: a pool's hand-over costs each time
+        self._waiting: deque[_Work] = deque()
+        self._away_until = 0.0
+        self._committing = False
+        self.fault: str | None = None  # why the last work could not be done
+        self.kept: dict[str, Any] = {}  # what works know of the last state, emptied when that may not hold any more
+        event.listen(self._engine, "rollback", lambda _: self.kept.clear())
 
-    async def run(self, work: Callable[[Connection], T], after: Callable[[T], object] | None = None) -> T:
-        """`work` in one transaction; `after` it, in the same thread, what must follow the commit. Raises StoreError."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work, after)
+    async def run(self, work: Callable[[Connection], T], after: After | None = None) -> T:
+        """`work` in one transaction. Raises StoreError.
 
-    def _run(self, work: Callable[[Connection], T], after: Callable[[T], object] | None) -> T:
-        result = self.transaction(work)
-        if after is not None:
-            after(result)
-        return result
+        `work` may be called again when another transaction got in its way. `after` is called in the same thread once
+        for all works with an equal `after` that were committed together, with their results; its error is theirs.
+        """
+        found = _Work(work, after, asyncio.get_running_loop().create_future())
+        self._waiting.append(found)
+        self._thread.submit(self._drain)
+        return cast(T, await found.future)
 
     def transaction(self, work: Callable[[Connection], T]) -> T:
         """For callers already in the thread (`after`): commits, or leaves nothing of `work`. Raises StoreError."""
+        for left in range(TRIES - 1, -1, -1):
+            try:
+                result = self._once(work)
+            except SQLAlchemyError as error:
+                lost = isinstance(error, DBAPIError) and error.connection_invalidated
+                again = _in_the_way(error) or (lost and not self._committing)
+                if lost or not again:
+                    self._forget_connection()
+                if not again or not left:
+                    raise self._unusable(error) from None  # the cause would show what was to be written
+            else:
+                self.fault = None
+                return result
+        raise AssertionError("unreachable")
+
+    def _once(self, work: Callable[[Connection], T]) -> T:
+        self._committing = False
+        if self._connection is None:
+            self._connection = self._connected()
+        with self._connection.begin():
+            result = work(self._connection)
+            self._committing = True  # from here on a lost connection leaves open what happened
+            return result
+
+    def _connected(self) -> Connection:
+        if time.monotonic() < self._away_until:
+            raise StoreError(self.fault or "The database is away.")
         try:
-            if self._connection is None:
-                self._connection = self._engine.connect()
-            with self._connection.begin():
-                return work(self._connection)
-        except SQLAlchemyError as error:
-            self._forget_connection()
-            raise StoreError(
-                f"The database cannot be used: {getattr(error, 'orig', None) or error}.",
-                "Nothing is allowed until it can; free the disk, mend the rights, or restore a backup.",
-            ) from error
+            return self._engine.connect()
+        except SQLAlchemyError:
+            if self.shared:
+                self._away_until = time.monotonic() + AWAY_S
+            raise
+
+    def _drain(self) -> None:
+        """Everything that waits now. What comes later submits another drain; one that finds nothing does nothing."""
+        works: list[_Work] = []
+        while self._waiting and len(works) < TOGETHER:
+            work = self._waiting.popleft()
+            if not work.future.cancelled():
+                works.append(work)
+        if not works:
+            return
+        if self.shared or len(works) == 1 or not self._done_together(works):
+            for work in works:
+                self._do(work)
+        for after, done in itertools.groupby((work for work in works if not work.error), lambda work: work.after):
+            if after is not None:
+                _follow(after, list(done))
+        works[0].future.get_loop().call_soon_threadsafe(partial(_deliver, works))
+
+    def _done_together(self, works: Sequence[_Work]) -> bool:
+        """One commit for all; False when any of them failed, and then none of them has happened."""
+        try:
+            results = self._once(lambda connection: [work.do(connection) for work in works])
+        except Exception:  # noqa: BLE001 - each is tried alone next, and tells its own error
+            return False
+        for work, result in zip(works, results, strict=True):
+            work.result = result
+        return True
+
+    def _do(self, work: _Work) -> None:
+        try:
+            work.result = self.transaction(work.do)
+        except BaseException as error:  # noqa: BLE001 - it is whoever asked for the work that must hear of it
+            work.error = error
+
+    def _unusable(self, error: SQLAlchemyError) -> StoreError:
+        self.fault = f"The database cannot be used: {self._told(error)}."
+        mend = "see to the server" if self.shared else "free the disk, mend the rights, or restore a backup"
+        return StoreError(self.fault, f"Nothing is allowed until it can; {mend}.")
+
+    def _told(self, error: SQLAlchemyError) -> str:
+        """The error in the database's own words, without rows, statements or the password."""
+        cause = getattr(error, "orig", None) or error
+        text = getattr(getattr(cause, "diag", None), "message_primary", None) or str(cause)
+        password = self.url.password or ""
+        for secret in {password, quote(password), quote_plus(password)} - {""}:
+            text = text.replace(secret, "[masked]")
+        return " ".join(text.split()).rstrip(".")
 
     async def checkpoint(self) -> bool:
-        """Moves what was committed from the write-ahead file into the database and empties that file.
+        """Moves what was committed from SQLite's write-ahead file into the database and empties that file.
 
         Until then the file holds the pages as they were before. False when another process was reading: try again.
         """
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._checkpoint)
 
     def _checkpoint(self) -> bool:
-        if self._connection is None:
+        if self._connection is None or self.shared:
             return True
         cursor = self._connection.connection.cursor()  # outside a transaction, where alone it works
         try:
@@ -76,6 +175,7 @@ class Database:
 
     def _forget_connection(self) -> None:
         connection, self._connection = self._connection, None
+        self.kept.clear()
         if connection is not None:
             connection.invalidate()
             connection.close()
@@ -90,49 +190,26 @@ class Database:
         self._engine.dispose()
 
 
-def _engine(url: str) -> Engine:
-    parsed = make_url(url)
-    if parsed.get_backend_name() != "sqlite":
-        raise StoreError(
-            f"This version keeps its state in SQLite only, not in {parsed.get_backend_name()}.",
-            "Leave SLACK_GATE_DATABASE_URL empty.",
-        )
-    _create_private(parsed)
-    engine = create_engine(parsed, connect_args={"timeout": BUSY_S})
-    event.listen(engine, "connect", _on_connect)
-    event.listen(engine, "begin", _on_begin)
-    return engine
+def _in_the_way(error: SQLAlchemyError) -> bool:
+    """Whether another transaction was first with a row or a lock: the same work may succeed at once."""
+    if isinstance(error, IntegrityError):
+        return True
+    return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) in _IN_THE_WAY
 
 
-def _create_private(url: URL) -> None:
-    """The file is readable by its owner alone from the moment it exists."""
-    path = Path(url.database or "")
+def _follow(after: After, works: Sequence[_Work]) -> None:
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    except OSError as error:
-        raise StoreError(f"The database {path} cannot be opened: {error.strerror}.") from error
+        after([work.result for work in works])
+    except BaseException as error:  # noqa: BLE001 - as above
+        for work in works:
+            work.error = error
 
 
-def _on_connect(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # the driver must not open transactions of its own
-    cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
-
-
-def _on_begin(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")  # a reader that turns writer would fail when another writes first
-
-
-def create_tables(connection: Connection) -> None:
-    """Makes the tables of a new database; refuses one made by a newer version. Nothing of a damaged file is changed."""
-    metadata.create_all(connection)
-    version = connection.execute(select(about.c.value).where(about.c.name == "schema")).scalar()
-    if version is None:
-        connection.execute(insert(about).values(name="schema", value=str(SCHEMA_VERSION)))
-    elif int(version) > SCHEMA_VERSION:
-        raise StoreError(
-            f"The database was written by a newer slack-gate (schema {version}, this one knows {SCHEMA_VERSION}).",
-            "Start the newer program, or restore the backup made before the upgrade.",
-        )
+def _deliver(works: Sequence[_Work]) -> None:
+    for work in works:
+        if work.future.cancelled():
+            continue
+        if work.error is not None:
+            work.future.set_exception(work.error)
+        else:
+            work.future.set_result(work.result)

@@ -6,11 +6,14 @@ synced (`Journal.append`) before the answer leaves. Whatever a crash left out is
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import fcntl
 import hashlib
 import json
 import os
+import secrets
+import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -58,6 +61,22 @@ def _bounded(text: str) -> str:
 
 def _hash(fields: dict[str, Any]) -> str:
     return hashlib.sha256(canonical({name: fields[name] for name in fields if name != "hash"}).encode()).hexdigest()
+
+
+def chain_name(home: Path) -> str:
+    """The name of this home's log among those of a fleet: made once, kept beside the file. Raises LogError."""
+    path = home / "gate-log.name"
+    try:
+        with contextlib.suppress(FileExistsError):
+            name = f"{socket.gethostname()}-{secrets.token_hex(3)}"
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                _write(fd, name.encode())
+            finally:
+                os.close(fd)
+        return path.read_text().strip()
+    except OSError as error:
+        raise _unwritable(path, error) from error
 
 
 class Journal:

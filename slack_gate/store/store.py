@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -14,60 +14,44 @@ from typing import Any, Self, TypeVar
 from sqlalchemy import ColumnElement, Connection, Row, insert, select, update
 
 from slack_gate.core.ports import Click, Clock, Entry, Verdict
-from slack_gate.core.request import BY_SLACK, Choice, Decision, Request, State, may
+from slack_gate.core.request import BY_RULES, BY_SLACK, Choice, Decision, Request, State, may
 from slack_gate.core.rules import Key, Rule
 from slack_gate.core.run import Result, unknown
 from slack_gate.core.secrets import mask, mask_value
 from slack_gate.errors import LogError, NotFound, StoreError
-from slack_gate.store.database import Database, create_tables
-from slack_gate.store.log import FIRST, Journal, Line, chained
+from slack_gate.store.database import Database
+from slack_gate.store.log import Journal, Line, chain_name
+from slack_gate.store.schema import prepare
 from slack_gate.store.tables import cards, log, requests, rules, runs
+from slack_gate.store.transaction import Transaction, head_of
 
 _BATCH = 1000
-# Every answer runs these two; building a statement costs more than running it.
-_HEAD = select(log.c.seq, log.c.hash).order_by(log.c.seq.desc()).limit(1)
-_NEW_LINE = insert(log)
+MAX_LOOK_BACK = 1000  # requests read at most to see what was asked before
+MORE_S = 600.0  # what one press on More time adds
 
 T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class _Transaction:
-    """The connection and the log lines made in it; `now` is one moment for all of it."""
-
-    connection: Connection
-    now: float
-    lines: list[Line] = field(default_factory=list)
-    masked: bool = False
-
-    def log(self, entry: Entry) -> None:
-        head = log_head(self.connection)
-        seq, previous = (head.seq + 1, head.hash) if head else (1, FIRST)
-        line = chained(entry, seq, previous, self.now)
-        self.connection.execute(_NEW_LINE, {"seq": line.seq, "line": line.text, "hash": line.hash})
-        self.lines.append(line)
-
-    def one(self, table: Any, condition: ColumnElement[bool]) -> Row[*tuple[Any, ...]] | None:
-        return self.connection.execute(select(table).where(condition)).first()
 
 
 class Store:
     """The database at `url` and the log file at `journal`. Use as an async context manager.
 
     `repair`: at opening, write the log lines that a crash left out; without it the log file is left as it is.
+    `home`: the daemon that works here, so that others on the same database know what it did.
     """
 
-    def __init__(self, url: str, journal: Path, clock: Clock, repair: bool = True) -> None:
+    def __init__(self, url: str, journal: Path, clock: Clock, repair: bool = True, home: str = "") -> None:
         self.database = Database(url)
         self.journal = Journal(journal)
+        self._chain = chain_name(journal.parent) if self.database.shared else ""
         self._clock = clock
         self._repair = repair
+        self._home = home
         self._untidy = True  # a run before this one may have left something
         self._written = 0  # the last line known to be in the file; only the database's thread touches it
 
     async def __aenter__(self) -> Self:
         try:
-            await self.database.run(create_tables)
+            await self.database.run(prepare)
             if self._repair:
                 await self.recorded()
         except BaseException:
@@ -82,20 +66,38 @@ class Store:
 
     # What happened
 
-    async def answered(self, entry: Entry) -> None:
-        """An answer that needed no request: green, ungated, remembered, malformed, a late click."""
-        await self._run(lambda tx: tx.log(entry))
+    async def answered(self, entry: Entry, used: Sequence[str] = ()) -> None:
+        """An answer that needed no request: green, ungated, remembered, malformed, a late click.
 
-    async def submitted(self, request: Request, approvers: Sequence[str], surface: str) -> Request:
-        """Files a new pending request with a card for each approver; the same call again gets the row on file."""
+        `used` are the rules of Always that it rests on.
+        """
 
-        def work(tx: _Transaction) -> Request:
+        def work(tx: Transaction) -> None:
+            _used(tx, used)
+            tx.log(entry)
+
+        await self._run(work)
+
+    async def submitted(
+        self, request: Request, approvers: Sequence[str], surface: str, escalate: float = 0.0
+    ) -> Request:
+        """Files a new pending request with a card for each approver, each `escalate` seconds after the one before.
+
+        The same call again gets the row on file; what was denied before in its session gets that denial.
+        """
+
+        def work(tx: Transaction) -> Request:
             if (row := tx.one(requests, _same_call(request))) is not None:
                 return as_request(row)
+            if (row := tx.one(requests, _denied_before(request))) is not None:
+                return as_request(row)
             tx.connection.execute(insert(requests).values(**_columns(request)))
-            for approver in approvers:
-                tx.connection.execute(insert(cards).values(request=request.id, surface=surface, approver=approver))
+            for number, approver in enumerate(approvers):
+                due_at = request.created_at + number * escalate if escalate else 0.0
+                card = {"request": request.id, "surface": surface, "approver": approver, "due_at": due_at}
+                tx.connection.execute(insert(cards).values(**card))
             tx.log(_entry(request, "gate", tx.now))
+            tx.changed(request.id)
             return request
 
         return await self._run(work)
@@ -103,41 +105,77 @@ class Store:
     async def decided(self, decision: Decision, keys: Sequence[Key], shown: Sequence[str], now: float) -> Click:
         """A person's answer, and for Always the rules it saves, if the request is still theirs to decide."""
 
-        def work(tx: _Transaction) -> Click:
+        def work(tx: Transaction) -> Click:
             row = tx.one(requests, requests.c.id == decision.request)
             if row is None:
                 return Click(Verdict.UNKNOWN)
             request = as_request(row)
             if (verdict := _refusal(tx, request, decision)) is not None:
                 return Click(verdict, request)
+            if now >= request.expires_at or request.state is not State.PENDING:
+                return Click(Verdict.ENDED, request)
+            if decision.choice is Choice.MORE:
+                return _extended(tx, request, decision)
+            if decision.choice is not Choice.DENY and (counted := _counted(tx, request, decision)) is not None:
+                return Click(Verdict.COUNTED, counted)
             state = State.DENIED if decision.choice is Choice.DENY else State.APPROVED
-            ended = _end(tx, request, state, decision) if now < request.expires_at else None
+            ended = _end(tx, request, state, decision, requests.c.expires_at > tx.time)
             if ended is None:
                 return Click(Verdict.ENDED, request)
             always = decision.choice is Choice.ALWAYS
-            saved = [_remember(tx, key, text, decision) for key, text in zip(keys, shown, strict=True) if always]
+            pairs = zip(keys, shown, strict=True) if always else ()
+            saved = [_remember(tx, key, text, decision, request) for key, text in pairs]
             return Click(Verdict.DECIDED, ended, tuple(saved))
+
+        return await self._run(work, now)
+
+    async def remembered(self, request: str, digest: str, rules: Sequence[str], now: float) -> Request | None:
+        """A rule saved since covers what waits: approved by it. None when it had ended, or is not what was covered."""
+
+        def work(tx: Transaction) -> Request | None:
+            row = tx.one(requests, (requests.c.id == request) & (requests.c.digest == digest))
+            if row is None or row.state != State.PENDING or now >= row.expires_at or row.quorum > 1:
+                return None
+            _used(tx, rules)
+            return _end(tx, as_request(row), State.APPROVED, _decision(BY_RULES, ", ".join(rules)))
+
+        return await self._run(work, now)
+
+    async def lifted(self, request: str, by: str, user: str, name: str, now: float) -> Request | None:
+        """A denial is taken back: the same may be asked again in its session. None when there is none."""
+
+        def work(tx: Transaction) -> Request | None:
+            denied = (requests.c.id == request) & (requests.c.state == State.DENIED) & requests.c.lifted_at.is_(None)
+            query = update(requests).where(denied).values(lifted_at=now, revision=requests.c.revision + 1)
+            row = tx.connection.execute(query.returning(requests)).first()
+            if row is None:
+                return None
+            lifted = as_request(row)
+            tx.log(replace(_entry(lifted, by, tx.now, user), decision="lifted", reason=None))
+            return lifted
 
         return await self._run(work, now)
 
     async def expired(self, home: str, now: float) -> list[Request]:
         """Ends every pending request of `home` whose time is over."""
-        condition = (requests.c.home == home) & (requests.c.expires_at <= now)
-        return await self._end_all(condition, State.EXPIRED, "timeout", "", now)
+        mine = requests.c.home == home
+        return await self._end_all(lambda tx: mine & (requests.c.expires_at <= tx.time), State.EXPIRED, "timeout", now)
 
     async def cancelled(self, request: str, by: str, now: float) -> Request | None:
         """The caller is gone; None when the request had ended before."""
-        return _first(await self._end_all(requests.c.id == request, State.CANCELLED, by, "", now))
+        return _first(await self._end_all(lambda tx: requests.c.id == request, State.CANCELLED, by, now))
 
     async def undeliverable(self, request: str, reason: str, now: float) -> Request | None:
         """No approver could be asked; None when the request had ended before."""
-        return _first(await self._end_all(requests.c.id == request, State.UNDELIVERABLE, "gate", reason, now))
+        return _first(
+            await self._end_all(lambda tx: requests.c.id == request, State.UNDELIVERABLE, "gate", now, reason)
+        )
 
     async def admitted(self, request: Request, run: str, executor: str) -> Request:
         """Files a request that needs no asking as running; `request.via` says what let it. Never the same call twice:
         then the row on file comes back."""
 
-        def work(tx: _Transaction) -> Request:
+        def work(tx: Transaction) -> Request:
             if (row := tx.one(requests, _same_call(request))) is not None:
                 return as_request(row)
             tx.connection.execute(insert(requests).values(**_columns(request)))
@@ -156,7 +194,7 @@ class Store:
     async def finished(self, run: str, result: Result, stdout: str, stderr: str, now: float) -> Request | None:
         """How a run ended, its output masked and printable; None when it had been declared lost."""
 
-        def work(tx: _Transaction) -> Request | None:
+        def work(tx: Transaction) -> Request | None:
             row = tx.one(runs, (runs.c.id == run) & runs.c.ended_at.is_(None))
             return None if row is None else _finish(tx, row, result, stdout, stderr)
 
@@ -165,23 +203,18 @@ class Store:
     async def lost(self, home: str, now: float) -> list[Request]:
         """After a start: what ran when this home's daemon died. It is never run again."""
 
-        def work(tx: _Transaction) -> list[Request]:
-            query = select(runs).where(runs.c.home == home, runs.c.ended_at.is_(None))
-            gone = unknown("slack-gate stopped while it ran;")
-            ended = [_finish(tx, row, gone) for row in tx.connection.execute(query).all()]
-            return [request for request in ended if request is not None]
-
-        return await self._run(work, now)
+        return await self._run(lambda tx: lose(tx, runs.c.home == home), now)
 
     async def revoked(self, rule: str, now: float) -> Rule:
         """Ends a rule at once; raises NotFound."""
 
-        def work(tx: _Transaction) -> Rule:
+        def work(tx: Transaction) -> Rule:
             active = (rules.c.id == rule) & rules.c.revoked_at.is_(None)
             row = tx.one(rules, active)
             if row is None:
                 raise NotFound(f"There is no active rule {rule}.", "`slack-gate rules` lists them.")
-            tx.connection.execute(update(rules).where(active).values(revoked_at=now))
+            if not tx.connection.execute(update(rules).where(active).values(revoked_at=now)).rowcount:
+                raise NotFound(f"The rule {rule} was revoked by somebody else just now.")
             tx.log(Entry("revoked", "human-cli", request=row.request, reason=row.shown))
             return _as_rule(row)
 
@@ -190,28 +223,59 @@ class Store:
     # What is on file
 
     async def request(self, request: str) -> Request | None:
-        row = await self._run(lambda tx: tx.one(requests, requests.c.id == request))
+        row = await self._read(lambda c: c.execute(select(requests).where(requests.c.id == request)).first())
         return None if row is None else as_request(row)
 
     async def requests(self, limit: int) -> list[Request]:
         """The newest requests, newest first."""
         query = select(requests).order_by(requests.c.created_at.desc()).limit(limit)
-        return [as_request(row) for row in await self._run(lambda tx: tx.connection.execute(query).all())]
+        return [as_request(row) for row in await self._read(lambda c: c.execute(query).all())]
 
     async def pending(self, home: str) -> list[Request]:
         """The requests that agents of this daemon wait for."""
         query = select(requests).where(requests.c.home == home, requests.c.state == State.PENDING)
-        return [as_request(row) for row in await self._run(lambda tx: tx.connection.execute(query).all())]
+        return [as_request(row) for row in await self._read(lambda c: c.execute(query).all())]
+
+    async def since(self, tool: str, start: float) -> list[Request]:
+        """What was asked with this tool since `start`, newest first."""
+        query = (
+            select(requests)
+            .where(requests.c.tool == tool, requests.c.created_at >= start)
+            .order_by(requests.c.created_at.desc())
+            .limit(MAX_LOOK_BACK)
+        )
+        return [as_request(row) for row in await self._read(lambda c: c.execute(query).all())]
+
+    async def session(self, agent: str, session: str, start: float) -> list[Request]:
+        """What a person decided in this session since `start`, newest first; only the last few."""
+        query = (
+            select(requests)
+            .where(requests.c.agent == agent, requests.c.session == session, requests.c.decided_at >= start)
+            .where(requests.c.state.in_([State.APPROVED, State.DENIED]))
+            .order_by(requests.c.decided_at.desc())
+            .limit(20)
+        )
+        return [as_request(row) for row in await self._read(lambda c: c.execute(query).all())]
 
     async def rules(self) -> list[Rule]:
-        """Active rules, oldest first."""
-        query = select(rules).where(rules.c.revoked_at.is_(None)).order_by(rules.c.created_at)
-        return [_as_rule(row) for row in await self._run(lambda tx: tx.connection.execute(query).all())]
+        """Active rules, oldest first; those whose time is over stay on file and count no more."""
+        over = rules.c.until.is_not(None) & (rules.c.until <= self._clock())
+        query = select(rules).where(rules.c.revoked_at.is_(None), ~over).order_by(rules.c.created_at)
+        return [_as_rule(row) for row in await self._read(lambda c: c.execute(query).all())]
 
     async def log_head(self) -> tuple[int, str] | None:
         """Seq and hash of the newest log line, None for an empty log."""
-        row = await self._run(lambda tx: log_head(tx.connection))
+        row = await self._read(lambda c: head_of(c, self._chain))
         return None if row is None else (row.seq, row.hash)
+
+    async def log_lines(self, chain: str, after: int) -> list[str]:
+        """Up to 1,000 lines of one daemon's log that follow line `after`."""
+        query = select(log.c.line).where(log.c.chain == chain, log.c.seq > after).order_by(log.c.seq).limit(_BATCH)
+        return list(await self._read(lambda c: c.execute(query).scalars().all()))
+
+    async def log_chains(self) -> list[str]:
+        """The names of all daemons' logs; one empty name in SQLite."""
+        return list(await self._read(lambda c: c.execute(select(log.c.chain).distinct()).scalars().all()))
 
     async def tidied(self) -> None:
         """After a request has ended: no file holds what it masked any more. Cheap when there is nothing to do."""
@@ -220,40 +284,49 @@ class Store:
 
     async def recorded(self) -> None:
         """Returns when every log line of the database is in the file and synced; raises LogError."""
-        await self._run(lambda tx: None, recorded=True)
+        await self._run(Transaction.whole)
 
     # How
 
-    async def _run(self, work: Callable[[_Transaction], T], now: float | None = None, recorded: bool = False) -> T:
-        """`work` in a transaction, then its log lines to the file; `recorded`: every line that the file lacks."""
-        opened: list[_Transaction] = []
+    async def _read(self, query: Callable[[Connection], T]) -> T:
+        return await self.database.run(query)
 
-        def in_transaction(connection: Connection) -> T:
-            opened.append(_Transaction(connection, self._clock() if now is None else now))
-            return work(opened[-1])
+    async def _run(self, work: Callable[[Transaction], T], now: float | None = None) -> T:
+        """`work` in a transaction, then its log lines to the file."""
 
-        def write_out(_result: T) -> None:
-            self._untidy = self._untidy or opened[-1].masked
-            if recorded:
+        def in_transaction(connection: Connection) -> tuple[Transaction, T]:
+            moment = self._clock() if now is None else now
+            tx = Transaction(connection, moment, self.database, self._chain, self._home)
+            result = work(tx)
+            tx.tell()
+            return tx, result
+
+        tx, result = await self.database.run(in_transaction, self._write_out)
+        if tx.fault is not None:
+            raise tx.fault
+        return result
+
+    def _write_out(self, done: Sequence[tuple[Transaction, object]]) -> None:
+        """What was committed together, synced together."""
+        transactions = [tx for tx, _ in done]
+        self._untidy = self._untidy or any(tx.masked for tx in transactions)
+        lines = [line for tx in transactions for line in tx.lines]
+        try:
+            if any(tx.wants_all for tx in transactions) or not _follow(lines, self._written):
                 self._catch_up()
-            elif opened[-1].lines:
-                self._write_out(opened[-1].lines)
-
-        return await self.database.run(in_transaction, write_out)
-
-    def _write_out(self, lines: list[Line]) -> None:
-        if lines[0].seq == self._written + 1:
-            self._written = self.journal.append(lines)
-        else:
-            self._catch_up()
+            elif lines:
+                self._written = self.journal.append(lines)
+        except StoreError as error:
+            for tx in transactions:
+                tx.fault = error if tx.lines or tx.wants_all else None
 
     def _catch_up(self) -> None:
         """Another process wrote lines between ours, a crash or a full disk left some out: take them from the table."""
         self._written, last = self.journal.last()
         self._refuse_another_database(last)
-        query = select(log.c.seq, log.c.line, log.c.hash).order_by(log.c.seq).limit(_BATCH)
+        query = select(log.c.seq, log.c.line, log.c.hash).where(log.c.chain == self._chain).order_by(log.c.seq)
         while True:
-            missing = query.where(log.c.seq > self._written)
+            missing = query.where(log.c.seq > self._written).limit(_BATCH)
             lines = self.database.transaction(lambda connection: connection.execute(missing).all())  # noqa: B023
             if not lines:
                 return
@@ -261,7 +334,7 @@ class Store:
 
     def _refuse_another_database(self, last: str) -> None:
         """A new or restored database under an old file: its lines would be taken for written ones and be lost."""
-        same = select(log.c.hash).where(log.c.seq == self._written)
+        same = select(log.c.hash).where(log.c.chain == self._chain, log.c.seq == self._written)
         known = self.database.transaction(lambda connection: connection.execute(same).scalar())
         if self._written and known != last:
             raise LogError(
@@ -270,17 +343,36 @@ class Store:
             )
 
     async def _end_all(
-        self, condition: ColumnElement[bool], state: State, by: str, reason: str, now: float
+        self,
+        condition: Callable[[Transaction], ColumnElement[bool]],
+        state: State,
+        by: str,
+        now: float,
+        reason: str = "",
     ) -> list[Request]:
-        how = _decision(by, reason)
+        return await self._run(lambda tx: end_all(tx, condition(tx), state, by, reason), now)
 
-        def work(tx: _Transaction) -> list[Request]:
-            query = select(requests).where(condition, requests.c.state == State.PENDING)
-            found = [as_request(row) for row in tx.connection.execute(query).all()]
-            ended = [_end(tx, request, state, how) for request in found]
-            return [request for request in ended if request is not None]
 
-        return await self._run(work, now)
+def end_all(tx: Transaction, condition: ColumnElement[bool], state: State, by: str, reason: str = "") -> list[Request]:
+    """Ends every pending request that the condition holds for, without a person."""
+    how = _decision(by, reason)
+    query = select(requests).where(condition, requests.c.state == State.PENDING)
+    found = [as_request(row) for row in tx.connection.execute(query).all()]
+    ended = [_end(tx, request, state, how) for request in found]
+    return [request for request in ended if request is not None]
+
+
+def lose(tx: Transaction, condition: ColumnElement[bool]) -> list[Request]:
+    """Whatever runs and the condition holds for may have happened, and nobody can say how it ended."""
+    query = select(runs).where(condition, runs.c.ended_at.is_(None))
+    gone = unknown("slack-gate stopped while it ran;")
+    ended = [_finish(tx, row, gone) for row in tx.connection.execute(query).all()]
+    return [request for request in ended if request is not None]
+
+
+def _follow(lines: Sequence[Line], written: int) -> bool:
+    """Whether these come next in the file, without a gap."""
+    return not lines or (lines[0].seq == written + 1 and lines[-1].seq == written + len(lines))
 
 
 def _decision(by: str, reason: str) -> Decision:
@@ -294,12 +386,13 @@ def _same_call(request: Request) -> ColumnElement[bool]:
     )
 
 
-def _start(tx: _Transaction, request: str, run: str, executor: str) -> Request | None:
+def _start(tx: Transaction, request: str, run: str, executor: str) -> Request | None:
     """Approved to running, and the run's row: one conditional UPDATE and one unique row, so it happens once."""
     row = _moved(tx, request, State.RUNNING)
     if row is None:
         return None
     started = as_request(row)
+    tx.changed(request)
     values = {"id": run, "request": request, "home": started.home, "executor": executor, "started_at": tx.now}
     tx.connection.execute(insert(runs).values(**values))
     tx.log(_entry(started, started.via, tx.now))
@@ -307,7 +400,7 @@ def _start(tx: _Transaction, request: str, run: str, executor: str) -> Request |
 
 
 def _finish(
-    tx: _Transaction, run: Row[*tuple[Any, ...]], result: Result, stdout: str = "", stderr: str = ""
+    tx: Transaction, run: Row[*tuple[Any, ...]], result: Result, stdout: str = "", stderr: str = ""
 ) -> Request | None:
     row = _moved(tx, run.request, State.FINISHED if result.known else State.LOST)
     if row is None:
@@ -324,12 +417,13 @@ def _finish(
     }
     tx.connection.execute(update(runs).where(runs.c.id == run.id).values(**values))
     ended = as_request(row)
+    tx.changed(ended.id)
     entry = _entry(ended, ended.via, tx.now)
     tx.log(replace(entry, reason=result.error, command_id=result.command_id, exit_code=result.exit_code))
     return ended
 
 
-def _moved(tx: _Transaction, request: str, state: State) -> Row[*tuple[Any, ...]] | None:
+def _moved(tx: Transaction, request: str, state: State) -> Row[*tuple[Any, ...]] | None:
     """A step after the decision: only from where the table of transitions allows it."""
     query = (
         update(requests)
@@ -341,20 +435,81 @@ def _moved(tx: _Transaction, request: str, state: State) -> Row[*tuple[Any, ...]
     return tx.connection.execute(query).first()
 
 
-def _end(tx: _Transaction, request: Request, state: State, how: Decision, log: bool = True) -> Request | None:
+def _denied_before(request: Request) -> ColumnElement[bool]:
+    """The latest denial in this session of exactly what is asked now, unless it was taken back."""
+    same = (requests.c.agent == request.agent) & (requests.c.session == request.session)
+    denied = (requests.c.state == State.DENIED) & requests.c.lifted_at.is_(None)
+    return same & (requests.c.form == request.form) & denied & (requests.c.form != "")
+
+
+def _used(tx: Transaction, used: Sequence[str]) -> None:
+    if used:
+        query = update(rules).where(rules.c.id.in_(used)).values(used_at=tx.now, uses=rules.c.uses + 1)
+        tx.connection.execute(query)
+
+
+def _extended(tx: Transaction, request: Request, decision: Decision) -> Click:
+    """More time, as far as the client can wait."""
+    until = min(request.expires_at + MORE_S, request.latest_at)
+    if until <= request.expires_at:
+        return Click(Verdict.LATEST, request)
+    changed = _changed(tx, request, expires_at=until)
+    tx.log(replace(_entry(changed, decision.by, tx.now, decision.user), decision="extended"))
+    return Click(Verdict.EXTENDED, changed)
+
+
+def _counted(tx: Transaction, request: Request, decision: Decision) -> Request | None:
+    """One approval of several, on file; None when it is the last one that was missing."""
+    votes = {user: name for user, name in request.votes}
+    votes[decision.user] = decision.name
+    if len(votes) >= request.quorum:
+        return None
+    changed = _changed(tx, request, votes=json.dumps(list(votes.items())))
+    tx.log(replace(_entry(changed, decision.by, tx.now, decision.user), decision="vote"))
+    return changed
+
+
+def _changed(tx: Transaction, request: Request, **values: object) -> Request:
+    """A request that still waits, and whose card is to be drawn anew. Nobody else changed it meanwhile."""
+    same = (requests.c.id == request.id) & (requests.c.revision == request.revision)
+    query = (
+        update(requests)
+        .where(same & (requests.c.state == State.PENDING) & (requests.c.expires_at > tx.time))
+        .values(revision=requests.c.revision + 1, **values)
+        .returning(requests)
+    )
+    row = tx.connection.execute(query).first()
+    if row is None:
+        raise StoreError(f"The request {request.id} was changed by someone else at the same moment.", "Press again.")
+    tx.changed(request.id)
+    return as_request(row)
+
+
+def _end(
+    tx: Transaction,
+    request: Request,
+    state: State,
+    how: Decision,
+    also: ColumnElement[bool] | None = None,
+    log: bool = True,
+) -> Request | None:
     """The conditional UPDATE that decides: the first one wins. Masks what was asked, logs, returns the ended row."""
     query = (
         update(requests)
         .where(requests.c.id == request.id)
         .where(requests.c.digest == request.digest)
         .where(requests.c.state.in_([start for start in State if may(start, state)]))
+        .where(*([] if also is None else [also]))
         .values(
             state=state,
+            decider=tx.home,
             decided_at=tx.now,
             decided_by=how.user or how.by,
             decided_name=how.name,
             reason=mask(how.reason),
             via=how.by,
+            edited=None if how.edited is None else mask(how.edited),
+            caged=int(how.choice is Choice.CAGED),
             tool_input=json.dumps(mask_value(dict(request.tool_input))),
             command=None if request.command is None else mask(request.command),
         )
@@ -365,12 +520,13 @@ def _end(tx: _Transaction, request: Request, state: State, how: Decision, log: b
         return None
     ended = as_request(row)
     tx.masked = True
+    tx.changed(ended.id)
     if log:
         tx.log(_entry(ended, how.by, tx.now, how.user))
     return ended
 
 
-def _refusal(tx: _Transaction, request: Request, decision: Decision) -> Verdict | None:
+def _refusal(tx: Transaction, request: Request, decision: Decision) -> Verdict | None:
     """Why this click cannot decide this request, None when it can: digest, approver and message must all match."""
     if decision.digest != request.digest:
         return Verdict.STALE
@@ -385,12 +541,19 @@ def _refusal(tx: _Transaction, request: Request, decision: Decision) -> Verdict 
     return None
 
 
-def _remember(tx: _Transaction, key: Key, text: str, decision: Decision) -> Rule:
+def _remember(tx: Transaction, key: Key, text: str, decision: Decision, request: Request) -> Rule:
+    """The rule of this key and scope; one that is there already gets the new end."""
     words = json.dumps(key.words)
+    scope = decision.scope
+    session, cwd = request.session if scope.session else "", request.cwd if scope.directory else ""
+    until = None if scope.seconds is None else tx.now + scope.seconds
     same = (rules.c.tool == key.tool) & (rules.c.words == words) & rules.c.revoked_at.is_(None)
-    if (row := tx.one(rules, same)) is not None:
+    same &= (rules.c.session == session) & (rules.c.cwd == cwd)
+    if tx.one(rules, same) is not None:
+        row = tx.connection.execute(update(rules).where(same).values(until=until).returning(rules)).one()
         return _as_rule(row)
-    rule = Rule(f"R-{secrets.token_hex(4)}", key, mask(text), tx.now, decision.user, decision.request)
+    identity = f"R-{secrets.token_hex(4)}"
+    rule = Rule(identity, key, mask(text), tx.now, decision.user or decision.by, decision.request, session, cwd, until)
     tx.connection.execute(
         insert(rules).values(
             id=rule.id,
@@ -400,13 +563,12 @@ def _remember(tx: _Transaction, key: Key, text: str, decision: Decision) -> Rule
             created_at=rule.created_at,
             created_by=rule.created_by,
             request=rule.request,
+            session=session,
+            cwd=cwd,
+            until=until,
         )
     )
     return rule
-
-
-def log_head(connection: Connection) -> Row[int, str] | None:
-    return connection.execute(_HEAD).first()
 
 
 def _entry(request: Request, by: str, now: float, user: str = "") -> Entry:
@@ -433,6 +595,8 @@ def _first(ended: Sequence[Request]) -> Request | None:
 def _columns(request: Request) -> dict[str, Any]:
     values = {column.name: getattr(request, column.name) for column in requests.columns}
     values["tool_input"] = json.dumps(dict(request.tool_input))
+    values["votes"] = json.dumps(list(request.votes))
+    values |= {name: int(getattr(request, name)) for name in ("rewritable", "caged")}
     return values
 
 
@@ -440,9 +604,12 @@ def as_request(row: Row[*tuple[Any, ...]]) -> Request:
     values = {column.name: getattr(row, column.name) for column in requests.columns}
     values["state"] = State(row.state)
     values["tool_input"] = json.loads(row.tool_input)
+    values["votes"] = tuple((user, name) for user, name in json.loads(row.votes))
+    values |= {name: bool(values[name]) for name in ("rewritable", "caged")}
     return Request(**values)
 
 
 def _as_rule(row: Row[*tuple[Any, ...]]) -> Rule:
     key = Key(row.tool, tuple(json.loads(row.words)))
-    return Rule(row.id, key, row.shown, row.created_at, row.created_by, row.request)
+    scope = row.session, row.cwd, row.until
+    return Rule(row.id, key, row.shown, row.created_at, row.created_by, row.request, *scope, row.used_at, row.uses)

@@ -1,0 +1,77 @@
+"""One transaction of the store: the connection, one moment, the log lines made in it, and who is told of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Double, Row, bindparam, cast, extract, func, insert, literal, select
+
+from slack_gate.core.ports import Entry
+from slack_gate.errors import StoreError
+from slack_gate.store.database import Database
+from slack_gate.store.log import FIRST, Line, chained
+from slack_gate.store.tables import log
+
+CHANNEL = "slack_gate"  # where a fleet's daemons hear that a request changed; the payload is its id
+# Every answer runs these; building a statement costs more than running it.
+_HEAD = select(log.c.seq, log.c.hash).where(log.c.chain == bindparam("chain")).order_by(log.c.seq.desc()).limit(1)
+_NEW_LINE = insert(log)
+_TELL = select(func.pg_notify(CHANNEL, bindparam("request")))
+_SERVERS_TIME: ColumnElement[float] = cast(extract("epoch", func.clock_timestamp()), Double)
+_LAST = "last log line"
+
+
+@dataclass(slots=True)
+class Transaction:
+    """`now` is one moment for all of it, in seconds since the epoch; `chain` names the log, `home` the daemon."""
+
+    connection: Connection
+    now: float
+    database: Database
+    chain: str
+    home: str
+    lines: list[Line] = field(default_factory=list)
+    masked: bool = False
+    wants_all: bool = False  # every line that the file lacks, not only those made here
+    fault: StoreError | None = None  # why the lines could not be written to the file after the commit
+    _changed: list[str] = field(default_factory=list)
+
+    @property
+    def time(self) -> ColumnElement[float]:
+        """What deadlines are compared with: on a shared database its own clock, whichever daemon asks."""
+        return _SERVERS_TIME if self.database.shared else literal(self.now, Double)
+
+    def log(self, entry: Entry) -> None:
+        last = self.database.kept.get(_LAST) or self._last()
+        seq, previous = last
+        line = chained(entry, seq + 1, previous, self.now)
+        values = {"chain": self.chain, "seq": line.seq, "line": line.text, "hash": line.hash}
+        # Another process of this home may have been first: then this number is taken, and the work begins anew.
+        self.connection.execute(_NEW_LINE, values)
+        self.database.kept[_LAST] = (line.seq, line.hash)
+        self.lines.append(line)
+
+    def _last(self) -> tuple[int, str]:
+        head = head_of(self.connection, self.chain)
+        return (head.seq, head.hash) if head else (0, FIRST)
+
+    def changed(self, request: str) -> None:
+        self._changed.append(request)
+
+    def tell(self) -> None:
+        """The other daemons hear of it when, and only when, the transaction is committed."""
+        if self.database.shared:
+            for request in dict.fromkeys(self._changed):
+                self.connection.execute(_TELL, {"request": request})
+
+    def whole(self) -> None:
+        self.wants_all = True
+
+    def one(self, table: Any, condition: ColumnElement[bool]) -> Row[*tuple[Any, ...]] | None:
+        return self.connection.execute(select(table).where(condition)).first()
+
+
+def head_of(connection: Connection, chain: str) -> Row[int, str] | None:
+    """Number and hash of the newest line of a log."""
+    return connection.execute(_HEAD, {"chain": chain}).first()
