@@ -1,8 +1,9 @@
-"""How a request ended, in the words its approvers read."""
+"""How a request ended and what became of a click, in the words its approvers read."""
 
 from __future__ import annotations
 
 from slack_gate.core.display import one_line
+from slack_gate.core.ports import Click, Verdict
 from slack_gate.core.request import Request, State
 
 
@@ -26,6 +27,53 @@ def outcome_of(request: Request) -> str:
             return f"Approved by {who} {after}. Outcome unknown: it may have run."
         case state:
             return f"{state.value.capitalize()}, approved by {who} {after}"
+
+
+def sentence(click: Click) -> str:
+    """What the person who clicked is told; empty when what they see shows it."""
+    match click.verdict:
+        case Verdict.DECIDED if click.rules:
+            saved = ", ".join(f"{rule.shown} ({rule.id})" for rule in click.rules)
+            return f"Remembered: {saved}. `slack-gate rules revoke ID` takes it back."
+        case Verdict.DECIDED | Verdict.OPEN:
+            return ""
+        case Verdict.ENDED:
+            return f"Too late, nothing changed: {_ended(click.request)}"
+        case Verdict.STALE:
+            return "This is not the message or the content on file. Nothing was decided; use the newest card."
+        case Verdict.FOREIGN:
+            return "You are not an approver of this request. Nothing was decided."
+        case Verdict.UNREMEMBERABLE:
+            return "Nothing of this can be remembered exactly, so nothing was decided. Press Approve to allow it once."
+        case Verdict.UNKNOWN:
+            return "This request is not on file here. Nothing was decided."
+        case Verdict.DENIED_BEFORE | Verdict.UNFIT:
+            return f"Nothing was decided. {click.why}"
+        case Verdict.COUNTED:
+            return "Your approval counts; others are needed too."
+        case Verdict.EXTENDED:
+            return ""
+        case Verdict.LATEST:
+            return "It cannot wait longer: the agent would give up before."
+        case Verdict.LIFTED:
+            return "The denial is taken back: the same call is asked again."
+
+
+def _ended(request: Request | None) -> str:
+    if request is None:
+        return "it has ended."
+    who = request.decided_name or request.decided_by
+    match request.state:
+        case State.APPROVED | State.RUNNING | State.FINISHED | State.LOST:
+            return f"{who} approved it."
+        case State.DENIED:
+            return f"{who} denied it."
+        case State.PENDING | State.EXPIRED:
+            return "its time was over; the agent was told that nobody answered."
+        case State.CANCELLED:
+            return "the agent stopped waiting."
+        case State.UNDELIVERABLE:
+            return "it could not be delivered in time, and the agent was told so."
 
 
 def ended_at(request: Request) -> float:

@@ -17,8 +17,9 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
+from slack_gate.core.outcome import sentence
 from slack_gate.core.ports import Click, Verdict
-from slack_gate.core.request import Choice, Decision, Request, State
+from slack_gate.core.request import Choice, Decision
 from slack_gate.errors import GateError
 from slack_gate.slack.cards import DENY_WITH_REASON, REASON_MODAL, notice, reason_modal
 from slack_gate.slack.people import People
@@ -141,40 +142,3 @@ class Buttons:
                 await self._client.chat_postEphemeral(channel=channel, user=user, text=sentence, blocks=blocks)
         except (SlackApiError, *_AWAY) as error:
             log.warning("an answer to a click did not arrive", error=repr(error))
-
-
-def sentence(click: Click) -> str:
-    """What the person who clicked is told; empty when the card itself shows it."""
-    match click.verdict:
-        case Verdict.DECIDED if click.rules:
-            saved = ", ".join(f"{rule.shown} ({rule.id})" for rule in click.rules)
-            return f"Remembered: {saved}. `slack-gate rules revoke ID` takes it back."
-        case Verdict.DECIDED | Verdict.OPEN:
-            return ""
-        case Verdict.ENDED:
-            return f"Too late, nothing changed: {_ended(click.request)}"
-        case Verdict.STALE:
-            return "This is not the message or the content on file. Nothing was decided; use the newest card."
-        case Verdict.FOREIGN:
-            return "You are not an approver of this request. Nothing was decided."
-        case Verdict.UNREMEMBERABLE:
-            return "Nothing of this can be remembered exactly, so nothing was decided. Press Approve to allow it once."
-        case Verdict.UNKNOWN:
-            return "This request is not on file here. Nothing was decided."
-
-
-def _ended(request: Request | None) -> str:
-    if request is None:
-        return "it has ended."
-    who = request.decided_name or request.decided_by
-    match request.state:
-        case State.APPROVED | State.RUNNING | State.FINISHED | State.LOST:
-            return f"{who} approved it."
-        case State.DENIED:
-            return f"{who} denied it."
-        case State.PENDING | State.EXPIRED:
-            return "its time was over; the agent was told that nobody answered."
-        case State.CANCELLED:
-            return "the agent stopped waiting."
-        case State.UNDELIVERABLE:
-            return "it could not be delivered in time, and the agent was told so."
