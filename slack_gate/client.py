@@ -125,7 +125,7 @@ async def _daemon() -> AsyncIterator[httpx.AsyncClient]:
         try:
             yield client
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise NotAsked(f"No slack-gate daemon answers at {path} ({error}), so nothing ran.", START) from None
+            raise NotAsked(f"No slack-gate daemon listens at {path} ({error}), so nothing ran.", START) from None
         except httpx.HTTPError as error:
             what = str(error) or type(error).__name__
             raise OutcomeUnknown(f"The slack-gate daemon at {path} went away ({what}).", LOOK) from None

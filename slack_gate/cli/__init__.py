@@ -17,6 +17,7 @@ COMMANDS = {
     "hook": "One agent event from stdin to the daemon (an installed hook calls slack_gate/hook.py: faster).",
     "install": "Write the hook into an agent's settings, and what it trusts out of the agent's reach.",
     "log": "Show the log, or verify that nothing in it was changed or removed.",
+    "mcp": "The MCP server on stdin and stdout: run_command, request_approval, get_decision.",
     "requests": "List what was asked and what became of it.",
     "rules": "List what Always remembers, or revoke a rule.",
     "run": "Ask, wait and run a command where slack-gate runs commands.",

@@ -1,0 +1,20 @@
+"""slack-gate mcp"""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.util import find_spec
+
+import click
+
+from slack_gate.errors import GateError
+
+
+@click.command()
+def mcp() -> None:
+    """The MCP server on stdin and stdout, for an agent to start: run_command, request_approval, get_decision."""
+    if find_spec("mcp") is None:
+        raise GateError("The package mcp is not installed here.", "Run `pip install 'slack-gate[mcp]'`.")
+    from slack_gate.mcp_server import serve
+
+    asyncio.run(serve())
