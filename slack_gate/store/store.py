@@ -3,6 +3,7 @@ log lines are on disk."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import secrets
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Row, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, func, insert, select, update
 
 from slack_gate.core.ports import Click, Clock, Entry, Verdict
 from slack_gate.core.request import BY_RULES, BY_SLACK, Choice, Decision, Request, State, may
@@ -257,6 +258,18 @@ class Store:
         )
         return [as_request(row) for row in await self._read(lambda c: c.execute(query).all())]
 
+    async def ended(self, home: str, limit: int) -> list[Request]:
+        """This daemon's newest requests that do not wait any more, newest first."""
+        query = select(requests).where(requests.c.home == home, requests.c.state != State.PENDING)
+        query = query.order_by(requests.c.created_at.desc()).limit(limit)
+        return [as_request(row) for row in await self._read(lambda c: c.execute(query).all())]
+
+    async def counted(self, home: str) -> dict[str, int]:
+        """How many requests of this daemon are in each state."""
+        query = select(requests.c.state, func.count()).where(requests.c.home == home).group_by(requests.c.state)
+        found = await self._read(lambda c: c.execute(query).all())
+        return {state.value: 0 for state in State} | {state: count for state, count in found}
+
     async def rules(self) -> list[Rule]:
         """Active rules, oldest first; those whose time is over stay on file and count no more."""
         over = rules.c.until.is_not(None) & (rules.c.until <= self._clock())
@@ -294,9 +307,13 @@ class Store:
     async def _run(self, work: Callable[[Transaction], T], now: float | None = None) -> T:
         """`work` in a transaction, then its log lines to the file."""
 
+        tries = itertools.count()
+
         def in_transaction(connection: Connection) -> tuple[Transaction, T]:
             moment = self._clock() if now is None else now
             tx = Transaction(connection, moment, self.database, self._chain, self._home)
+            if next(tries):
+                tx.first()
             result = work(tx)
             tx.tell()
             return tx, result

@@ -1,0 +1,95 @@
+"""A request as the page shows it, pure: what the templates write out, literally."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from slack_gate.core.display import one_line
+from slack_gate.core.fields import parts
+from slack_gate.core.outcome import ended_at, outcome_of
+from slack_gate.core.request import Request
+from slack_gate.core.rules import Key, runs_caged
+from slack_gate.core.secrets import mask
+from slack_gate.core.wording import always, headline, measure, origin, place
+
+MAX_SUMMARY = 300  # of what was asked, in the history
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A time for people and for machines."""
+
+    epoch: int
+    iso: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Literal lines below a caption, which may be empty."""
+
+    caption: str
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    id: str
+    token: str
+    headline: str
+    texts: Sequence[Text]
+    facts: Sequence[str]
+    always: str  # what Always would remember, empty where it is not offered
+    expires: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    id: str
+    outcome: Sequence[str]
+    summary: str
+    facts: Sequence[str]
+    ended: Moment
+
+
+def pending(request: Request, token: str, keys: Sequence[Key]) -> Pending:
+    """All of it: what is not shown whole is not offered for approval. `keys` is what Always would save."""
+    found = parts(request)
+    texts = [Text(part.caption, part.shown.split("\n")) for part in found]
+    # As on the card: the size and the last line are those of the command, or of the content below its path.
+    literal = found[:1] if request.command is not None else found
+    return Pending(
+        request.id,
+        token,
+        headline(request),
+        texts,
+        [
+            *measure(request, literal),
+            place(request),
+            f"Asked because {one_line(mask(request.why), 400)}",
+            origin(request),
+        ],
+        always(keys, runs_caged(request.event)),
+        moment(request.expires_at),
+    )
+
+
+def past(request: Request) -> Past:
+    what = parts(request)[0]
+    summary = what.text or what.caption
+    if request.command is None:
+        summary = f"{request.tool}: {summary}"
+    return Past(
+        request.id,
+        outcome_of(request).splitlines(),
+        one_line(summary, MAX_SUMMARY),
+        [place(request), f"{one_line(request.agent, 40)}, {origin(request)}"],
+        moment(ended_at(request)),
+    )
+
+
+def moment(epoch: float) -> Moment:
+    at = datetime.fromtimestamp(int(epoch), UTC)
+    return Moment(int(epoch), at.strftime("%Y-%m-%dT%H:%M:%SZ"), at.strftime("%H:%M:%S UTC"))

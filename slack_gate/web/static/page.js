@@ -1,0 +1,112 @@
+// Keeps the page at the state of the gate. Cards that stay are not touched: neither focus nor a half-typed reason is lost.
+"use strict";
+
+const list = document.getElementById("pending");
+const trouble = document.getElementById("trouble");
+let reading = false;
+let again = false;
+
+function say(element, text) {
+  element.textContent = text;
+  element.hidden = !text;
+}
+
+function take(html) {
+  const fresh = new DOMParser().parseFromString(html, "text/html");
+  const cards = Array.from(fresh.querySelectorAll("#pending > article"));
+  const open = new Set(cards.map((card) => card.id));
+  for (const card of Array.from(list.children)) {
+    if (!open.has(card.id)) leave(card);
+  }
+  for (const card of cards) {
+    if (!document.getElementById(card.id)) list.append(ready(document.adoptNode(card)));
+  }
+  const count = fresh.getElementById("count").textContent;
+  const shown = document.getElementById("count");
+  if (shown.textContent !== count) shown.textContent = count;
+  const history = document.getElementById("history");
+  const now = ready(document.adoptNode(fresh.getElementById("history")));
+  if (history.innerHTML !== now.innerHTML && !history.contains(document.activeElement)) history.replaceWith(now);
+  document.title = fresh.title;
+}
+
+// Its request has ended. Where somebody is in it, it goes once they have left it.
+function leave(card) {
+  if (!card.contains(document.activeElement)) {
+    card.remove();
+    return;
+  }
+  for (const button of card.querySelectorAll("button")) button.disabled = true;
+  say(card.querySelector(".said"), "This has ended; see below who decided.");
+  card.addEventListener("focusout", () => setTimeout(() => leave(card)), { once: true });
+}
+
+async function refresh() {
+  if (reading) {
+    again = true;
+    return;
+  }
+  reading = true;
+  do {
+    again = false;
+    try {
+      const answer = await fetch("/", { cache: "no-store" });
+      if (!answer.ok) throw new Error(answer.statusText);
+      take(await answer.text());
+      say(trouble, "");
+    } catch {
+      say(trouble, "This page is not up to date: slack-gate does not answer. Reload it.");
+    }
+  } while (again);
+  reading = false;
+}
+
+async function decide(event) {
+  event.preventDefault();
+  const form = event.target;
+  const card = form.closest("article");
+  const said = card.querySelector(".said");
+  if (form.dataset.sent) return;
+  form.dataset.sent = "yes";
+  const fields = new URLSearchParams(new FormData(form, event.submitter));
+  try {
+    const answer = await fetch(form.action, { method: "POST", body: fields });
+    const html = await answer.text();
+    if (answer.ok) {
+      const next = card.nextElementSibling || card.previousElementSibling;
+      card.remove();
+      take(html);
+      if (next && next.isConnected) next.querySelector("h2").focus();
+      else document.querySelector("#history h2").focus();
+    } else {
+      const sentence = new DOMParser().parseFromString(html, "text/html").getElementById("sentence");
+      say(said, sentence ? sentence.textContent : `Not taken: ${answer.statusText}`);
+      delete form.dataset.sent;
+      refresh();
+    }
+  } catch {
+    delete form.dataset.sent;
+    say(said, "It could not be sent. Press again.");
+  }
+}
+
+function left(element) {
+  const seconds = Math.max(0, Math.round(Number(element.dataset.until) - Date.now() / 1000));
+  const minutes = Math.floor(seconds / 60);
+  element.textContent = `(in ${minutes ? `${minutes} min ` : ""}${seconds % 60} s)`;
+}
+
+// Times in the reader's own zone.
+function ready(root) {
+  for (const time of root.querySelectorAll("time")) time.textContent = new Date(time.dateTime).toLocaleTimeString();
+  root.querySelectorAll(".left").forEach(left);
+  return root;
+}
+
+list.addEventListener("submit", decide);
+setInterval(() => document.querySelectorAll(".left").forEach(left), 1000);
+ready(document);
+
+const events = new EventSource("/events");
+events.onmessage = refresh;
+events.onerror = () => say(trouble, "Not connected to slack-gate: what is shown may be old. Reload the page.");
