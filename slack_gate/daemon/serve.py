@@ -47,6 +47,7 @@ from slack_gate.store.cards import Cards
 from slack_gate.store.store import Store
 from slack_gate.store.wakeups import Wakeups
 from slack_gate.web.agent_api import AgentApi, agent_socket
+from slack_gate.web.page import Page, announced
 
 SLACK, WEB, TERMINAL = "slack", "web", "terminal"  # where approvers are asked
 CAGE, SANDBOXER = "cage", "sandboxer"
@@ -64,6 +65,7 @@ class Running:
     store: Store
     runs: Runs
     changes: Changes
+    page: Page | None = None
 
 
 async def serve(settings: Settings, approvers: Sequence[str]) -> None:
@@ -75,13 +77,25 @@ async def serve(settings: Settings, approvers: Sequence[str]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with running(settings, approvers):
+    async with running(settings, approvers) as daemon, AsyncExitStack() as said:
+        _say_where(daemon, said)
         log.info("waiting for hooks", socket=str(settings.socket_path), approvers=list(settings.approvers))
         gc.freeze()  # what stands now stands for good: no collection need look through it while a hook waits
         _notify("READY=1")
         await stop.wait()
         _notify("STOPPING=1")
     log.info("stopped")
+
+
+def _say_where(daemon: Running, said: AsyncExitStack) -> None:
+    """The lines of the start: where a person approves, and where agents ask."""
+    settings = daemon.settings
+    out = sys.stdout if sys.stdout.isatty() or not sys.stderr.isatty() else sys.stderr
+    if daemon.page is not None:
+        print(said.enter_context(announced(daemon.page, settings.home, out.isatty())), file=out, flush=True)
+    if settings.agent_port:
+        runs_in = settings.sandbox_id if settings.executor == SANDBOXER else "the cage"
+        print(f"Agent endpoint http://127.0.0.1:{settings.agent_port}/run -> {runs_in}", file=out, flush=True)
 
 
 @asynccontextmanager
@@ -126,12 +140,16 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
     opened.callback(lambda: [task.cancel() for task in tasks])
     opened.push_async_callback(runs.close)
     await gate.resume()
+    page = None
+    if house.page:
+        page = Page(gate, store, changes, house.home, lambda: _status(settings, link, outbox), clock)
+        await opened.enter_async_context(page.open(settings.page_port))
     api = AgentApi(gate, runs, store, settings.executor, settings.wait, lambda: _where(settings, slack, house))
     await opened.enter_async_context(api.on_socket(agent_socket(settings.socket_path)))
     if settings.agent_port:
         await opened.enter_async_context(api.on_port(settings.agent_port))
     await opened.enter_async_context(hook_socket(settings.socket_path, gate, lambda: _status(settings, link, outbox)))
-    return Running(settings, gate, store, runs, changes)
+    return Running(settings, gate, store, runs, changes, page)
 
 
 @dataclass(frozen=True, slots=True)
