@@ -25,7 +25,7 @@ from slack_gate.daemon.apart import in_thread
 from slack_gate.daemon.gate import Caller, Gate
 from slack_gate.errors import GateError
 
-STOP_S = 5.0  # how long a stopping daemon waits for what it ends to have ended
+STOP_S = 5.0  # how long a daemon that stops, or a caller that goes, waits for what it ends to have ended
 
 log = structlog.get_logger()
 
@@ -122,6 +122,7 @@ class Runs:
             return await asyncio.shield(running.task)
         except asyncio.CancelledError:
             running.stop.set()
+            await asyncio.wait({running.task}, timeout=STOP_S)
             raise
 
     def _over(self, running: _Running, task: asyncio.Task[Ran]) -> None:
