@@ -80,6 +80,7 @@ async def _demo(auto: bool, port: int, faults: Sequence[str]) -> int:
             home=place / "home",
             socket=place / "run" / "gate.sock",
             database_url="",
+            agent_port=0,
         )
         async with running(settings):
             click.echo(f"The daemon waits for hooks on {settings.socket_path}.")

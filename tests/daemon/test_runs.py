@@ -37,6 +37,9 @@ class Watching:
     def asked(self, request: Request) -> None:
         self.requests.put_nowait(request)
 
+    def started(self, request: Request) -> None:
+        """Nothing to note: the pieces come after it."""
+
     def output(self, stream: str, data: bytes) -> None:
         self.pieces.append((stream, data))
         self.written.set()
