@@ -5,7 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Double, Row, bindparam, cast, extract, func, insert, literal, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Double,
+    Row,
+    bindparam,
+    cast,
+    extract,
+    func,
+    insert,
+    literal,
+    select,
+    text,
+)
 
 from slack_gate.core.ports import Entry
 from slack_gate.errors import StoreError
@@ -18,6 +31,7 @@ CHANNEL = "slack_gate"  # where a fleet's daemons hear that a request changed; t
 _HEAD = select(log.c.seq, log.c.hash).where(log.c.chain == bindparam("chain")).order_by(log.c.seq.desc()).limit(1)
 _NEW_LINE = insert(log)
 _TELL = select(func.pg_notify(CHANNEL, bindparam("request")))
+_LOCK = text("LOCK TABLE log IN SHARE ROW EXCLUSIVE MODE")
 _SERVERS_TIME: ColumnElement[float] = cast(extract("epoch", func.clock_timestamp()), Double)
 _LAST = "last log line"
 
@@ -55,6 +69,11 @@ class Transaction:
     def _last(self) -> tuple[int, str]:
         head = head_of(self.connection, self.chain)
         return (head.seq, head.hash) if head else (0, FIRST)
+
+    def first(self) -> None:
+        """Nobody else takes the next number before this transaction has. For the rare case that somebody did."""
+        if self.database.shared:
+            self.connection.execute(_LOCK)
 
     def changed(self, request: str) -> None:
         self._changed.append(request)

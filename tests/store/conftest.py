@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.store.place import Place
 from tests.store.server import Server, binaries, server
 
 
@@ -26,3 +27,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path / 'gate.db'}"
     found: Server = request.getfixturevalue("postgresql")
     return found.new_database()
+
+
+@pytest.fixture
+def place(url: str, tmp_path: Path) -> Place:
+    """A home on each kind of database in turn."""
+    return Place(tmp_path, url)

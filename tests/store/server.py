@@ -94,7 +94,15 @@ def server(host: str = "127.0.0.1", within: tuple[str, ...] = ()) -> Iterator[Se
         if _unprivileged():
             for path in (place, place / "password"):
                 shutil.chown(path, _user(), -1)
-        initdb = [str(_found() / "initdb"), "-D", str(place / "data"), "-U", "gate", "--pwfile", str(place / "password")]
+        initdb = [
+            str(_found() / "initdb"),
+            "-D",
+            str(place / "data"),
+            "-U",
+            "gate",
+            "--pwfile",
+            str(place / "password"),
+        ]
         more = ["-A", "scram-sha-256", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"]
         made = subprocess.run([*_unprivileged(), *initdb, *more], capture_output=True, check=False, cwd="/")
         assert made.returncode == 0, made.stderr
