@@ -16,7 +16,8 @@ from slack_gate.local_slack.schema import Check, boolean, fault, integer, items,
 Blocks = list[dict[str, Any]]
 
 MESSAGE_BLOCKS = 50
-MODAL_BLOCKS = 100
+VIEW_BLOCKS = 100
+"""Of a modal and of a Home tab."""
 # Undocumented in Slack: refusals were reported from 11,341 characters on, nothing below.
 MESSAGE_TOTAL = 11_340
 POST_TEXT = 40_000  # characters; postMessage cuts what is longer
@@ -146,16 +147,16 @@ BLOCK = tagged(
         ),
     }
 )
-VIEW = tagged(
+_VIEW_NAMES = {"private_metadata": string(3000, 0), "callback_id": string(255, 0), "external_id": string(255, 0)}
+HOME = tagged({"home": record({"blocks": items(BLOCK, 0, VIEW_BLOCKS)}, _VIEW_NAMES)})
+MODAL = tagged(
     {
         "modal": record(
-            {"title": plain(24), "blocks": items(BLOCK, 0, MODAL_BLOCKS)},
+            {"title": plain(24), "blocks": items(BLOCK, 0, VIEW_BLOCKS)},
             {
                 "submit": plain(24),
                 "close": plain(24),
-                "private_metadata": string(3000, 0),
-                "callback_id": string(255, 0),
-                "external_id": string(255, 0),
+                **_VIEW_NAMES,
                 "clear_on_close": boolean,
                 "notify_on_close": boolean,
                 "submit_disabled": boolean,
@@ -175,12 +176,21 @@ def message_faults(blocks: object) -> list[str]:
 def view_faults(view: object) -> list[str]:
     """Slack's sentences about a modal; empty when it would take it."""
     faults: list[str] = []
-    VIEW(view, "/view", faults)
+    MODAL(view, "/view", faults)
     if faults or not isinstance(view, dict):
         return faults
     if "submit" not in view and any(block["type"] == "input" for block in view["blocks"]):
         faults.append(fault("missing required field: submit", "/view"))
     return faults + _content_faults(view["blocks"], "/view/blocks")
+
+
+def home_faults(view: object) -> list[str]:
+    """Slack's sentences about a Home tab; empty when it would take it."""
+    faults: list[str] = []
+    HOME(view, "/view", faults)
+    if faults or not isinstance(view, dict):
+        return faults
+    return _content_faults(view["blocks"], "/view/blocks")
 
 
 def _content_faults(blocks: Any, at: str) -> list[str]:

@@ -98,7 +98,7 @@ class Interactions:
         ephemeral = message is not None and message.only_for is not None
         payload = {
             "type": "block_actions",
-            **self._common(user),
+            **self.common(user),
             "container": {"type": "message", "message_ts": ts, "channel_id": channel, "is_ephemeral": ephemeral},
             "channel": {"id": channel, "name": "directmessage"},
             "state": {"values": {}},
@@ -119,7 +119,7 @@ class Interactions:
             return Submission(modal.errors, False, None)
         payload = {
             "type": "view_submission",
-            **self._common(user),
+            **self.common(user),
             "view": view_object(self.workspace, modal, state),
             "response_urls": [],
         }
@@ -154,10 +154,11 @@ class Interactions:
         if not modal.view.get("notify_on_close"):
             return None
         view = view_object(self.workspace, modal)
-        payload = {"type": "view_closed", **self._common(user), "view": view, "is_cleared": False}
+        payload = {"type": "view_closed", **self.common(user), "view": view, "is_cleared": False}
         return await self.links.deliver(payload, accepts_response=False)
 
-    def _common(self, user: User) -> dict[str, Any]:
+    def common(self, user: User) -> dict[str, Any]:
+        """What stands in every payload of something that a user did."""
         return {
             "team": {"id": self.workspace.team_id, "domain": self.workspace.domain},
             "enterprise": None,

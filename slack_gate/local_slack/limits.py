@@ -20,6 +20,7 @@ METHODS = {
     "conversations.open": 3,
     "users.info": 4,
     "views.open": 4,
+    "views.publish": 4,
     "views.update": 4,
 }
 """The tier of each method that has one."""

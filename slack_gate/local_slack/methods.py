@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from slack_gate.local_slack.blocks import (
@@ -11,6 +12,7 @@ from slack_gate.local_slack.blocks import (
     UPDATE_TEXT,
     VIEW_BYTES,
     Blocks,
+    home_faults,
     message_faults,
     total,
     view_faults,
@@ -20,7 +22,7 @@ from slack_gate.local_slack.limits import Limit
 from slack_gate.local_slack.refusal import Refused, invalid_arguments
 from slack_gate.local_slack.schema import length
 from slack_gate.local_slack.visible import Version
-from slack_gate.local_slack.workspace import Message, Modal, User, Workspace
+from slack_gate.local_slack.workspace import Home, Message, Modal, User, Workspace
 
 MOST_HISTORY = 999
 """Messages on one page of history."""
@@ -80,7 +82,9 @@ class Methods:
         self.workspace = workspace
         self.grants = grants
         self.limit = limit
-        self.messages_tab = bool(manifest.get("features", {}).get("app_home", {}).get("messages_tab_enabled"))
+        tabs = manifest.get("features", {}).get("app_home", {})
+        self.messages_tab = bool(tabs.get("messages_tab_enabled"))
+        self.home_tab = bool(tabs.get("home_tab_enabled"))
 
     def auth_test(self, args: Args) -> Reply:
         place = self.workspace
@@ -196,7 +200,12 @@ class Methods:
         if user is None or user.channel != channel:
             raise Refused("user_not_in_channel")
         text, blocks = checked_content(args)
-        message = self.workspace.post(channel, (text or "")[:POST_TEXT], blocks or [], only_for=user.id)
+        thread = args.get("thread_ts")
+        if thread is not None and not self.workspace.find(channel, str(thread)):
+            raise Refused("thread_not_found")
+        message = self.workspace.post(
+            channel, (text or "")[:POST_TEXT], blocks or [], only_for=user.id, thread_ts=thread
+        )
         return {"message_ts": message.ts}
 
     def views_open(self, args: Args) -> Reply:
@@ -226,11 +235,23 @@ class Methods:
         self.workspace.update_modal(modal, view)
         return {"view": view_object(self.workspace, modal)}
 
-    def _view(self, args: Args) -> dict[str, Any]:
+    def views_publish(self, args: Args) -> Reply:
+        view = self._view(args, home_faults)
+        user = self.workspace.users.get(text_argument(args, "user_id"))
+        if user is None or user.deleted or user.is_bot:
+            raise invalid_arguments("invalid user [json-pointer:/user_id]")
+        if not self.home_tab:
+            raise Refused("not_enabled")
+        old = self.workspace.homes.get(user.id)
+        if args.get("hash") and (old is None or args["hash"] != old.hash):
+            raise Refused("hash_conflict")
+        return {"view": view_object(self.workspace, self.workspace.publish_home(user.id, view))}
+
+    def _view(self, args: Args, faults_of: Callable[[object], list[str]] = view_faults) -> dict[str, Any]:
         view = json_argument(args, "view", "invalid_arguments")
         if view is None:
             raise invalid_arguments("missing required field: view")
-        if faults := view_faults(view):
+        if faults := faults_of(view):
             raise invalid_arguments(*faults)
         if len(json.dumps(view, ensure_ascii=False).encode()) > VIEW_BYTES:
             raise Refused("view_too_large")
@@ -259,6 +280,8 @@ class Methods:
         if self.workspace.user_in(channel) is None:
             raise Refused("channel_not_found")
         message = self.workspace.find(channel, ts)
+        if message is not None and message.author is not None:
+            raise Refused("cant_update_message")
         if message is None or message.only_for is not None:
             raise Refused("message_not_found")
         return message
@@ -278,6 +301,11 @@ def message_object(message: Message, version: Version | None = None, *, with_met
         "text": shown.text,
         "blocks": shown.blocks,
     }
+    if message.author is not None:
+        found = {name: found[name] for name in ("type", "ts", "team", "text", "blocks")} | {"user": message.author}
+    if message.reactions:
+        counted = message.reactions.items()
+        found["reactions"] = [{"name": name, "users": users, "count": len(users)} for name, users in counted]
     if message.thread_ts:
         found["thread_ts"] = message.thread_ts
     if with_metadata and message.metadata:
@@ -285,8 +313,8 @@ def message_object(message: Message, version: Version | None = None, *, with_met
     return found
 
 
-def view_object(workspace: Workspace, modal: Modal, values: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The modal as it stands in replies and payloads; `values` is what was filled in, by block and action id."""
+def view_object(workspace: Workspace, modal: Modal | Home, values: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The modal or Home tab as it stands in replies and payloads; `values` by block and action id."""
     return {
         "callback_id": "",
         "private_metadata": "",

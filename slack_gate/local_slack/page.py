@@ -1,4 +1,5 @@
-"""The page: shows one person's DM with the app and lets its visitor press what that person can press.
+"""The page: shows one person's DM with the app, its threads and the Home tab, and lets its visitor do what that person
+can do there.
 
 It has no login. Whoever holds `key` acts as anyone, so the key stands in the address that only a person is shown, and
 every request needs it; requests that other sites could start are refused by their Host and Origin.
@@ -15,10 +16,13 @@ from typing import Any, TypeVar
 
 from aiohttp import WSMsgType, web
 
+from slack_gate.local_slack.events import Events
+from slack_gate.local_slack.home import HomeTabs
 from slack_gate.local_slack.interactions import Interactions
 from slack_gate.local_slack.refusal import Refused
 from slack_gate.local_slack.response_url import json_object
-from slack_gate.local_slack.workspace import Message, Modal, User, Workspace
+from slack_gate.local_slack.slash import SlashCommands
+from slack_gate.local_slack.workspace import Home, Message, Modal, User, Workspace
 
 STATIC = Path(__file__).parent / "static"
 Found = TypeVar("Found")
@@ -40,10 +44,22 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
 class Page:
     """Routes of the page; state goes out over a WebSocket, presses come in as `POST /page/act`."""
 
-    def __init__(self, workspace: Workspace, interactions: Interactions) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        interactions: Interactions,
+        homes: HomeTabs,
+        commands: SlashCommands,
+        events: Events,
+        tabs: dict[str, bool],
+    ) -> None:
         self.key = secrets.token_urlsafe(18)
         self.workspace = workspace
         self.interactions = interactions
+        self.homes = homes
+        self.commands = commands
+        self.events = events
+        self.tabs = tabs
 
     def add_routes(self, router: web.UrlDispatcher) -> None:
         router.add_get("/", self._shell)
@@ -105,6 +121,12 @@ class Page:
             "user": user and user.id,
             "messages": [shown_message(message) for message in self.workspace.seen_by(user)] if user else [],
             "modal": shown_modal(modals[-1]) if modals else None,
+            "home": shown_home(self.workspace.homes.get(user.id)) if user else None,
+            "commands": [
+                {"command": name, "hint": known.get("usage_hint", ""), "description": known.get("description", "")}
+                for name, known in self.commands.known.items()
+            ],
+            **self.tabs,
         }
 
     async def _act(self, request: web.Request) -> web.Response:
@@ -115,10 +137,10 @@ class Page:
             done = await self._perform(user, body)
         except (LookupError, TypeError, Refused):
             raise web.HTTPBadRequest(text="That is no longer on the screen.") from None
-        return web.json_response({"acknowledged": done})
+        return web.json_response(done if isinstance(done, dict) else {"acknowledged": done})
 
-    async def _perform(self, user: User, body: dict[str, Any]) -> bool:
-        """Does what was pressed; False when the app did not acknowledge it."""
+    async def _perform(self, user: User, body: dict[str, Any]) -> bool | dict[str, Any]:
+        """Does what was pressed or typed; False when the app did not acknowledge it."""
         match body["do"]:
             case "press":
                 message = self._message(user, body["ts"])
@@ -131,6 +153,24 @@ class Page:
                 if message.only_for == user.id:
                     self.workspace.delete(message)
                 return True
+            case "open":
+                opened = await self.homes.open(user, str(body["tab"]))
+                return opened is None or opened.acknowledged
+            case "press-home":
+                home = the(home for home in self.workspace.drawn_homes if home.hash == body["hash"])
+                names = (body["block_id"], body["action_id"], body.get("option"))
+                control = the(control for control in home.latest.controls if control.names == names)
+                if home.user != user.id:
+                    raise LookupError
+                return (await self.homes.click(user, home, control)).acknowledged
+            case "type":
+                return await self._typed(user, str(body["text"]).strip(), body.get("thread"))
+            case "react":
+                message = self._message(user, body["ts"])
+                name = str(body["name"])
+                on = user.id not in message.reactions.get(name, [])
+                told = await self.events.react(user, message, name, added=on)
+                return told is None or told.acknowledged
             case "submit":
                 result = await self.interactions.submit(user, self._modal(user, body["modal"]), body["values"])
                 return result.delivery is None or result.acknowledged
@@ -138,6 +178,17 @@ class Page:
                 told = await self.interactions.close(user, self._modal(user, body["modal"]))
                 return told is None or told.acknowledged
         raise KeyError(body["do"])
+
+    async def _typed(self, user: User, text: str, thread: str | None) -> dict[str, Any]:
+        """A slash command or a message; `error` is what Slack itself says to it."""
+        if text.startswith("/"):
+            typed = await self.commands.type(user, text, in_thread=thread is not None)
+            return {"acknowledged": typed.error is None, "error": typed.error}
+        if self.tabs["readOnly"]:
+            return {"acknowledged": False, "error": "Sending messages to this app has been turned off."}
+        if text:
+            await self.events.say(user, text, self._message(user, thread) if thread else None)
+        return {"acknowledged": True, "error": None}
 
     def _message(self, user: User, ts: str) -> Message:
         return the(message for message in self.workspace.seen_by(user) if message.ts == ts)
@@ -161,7 +212,13 @@ def shown_message(message: Message) -> dict[str, Any]:
         "blocks": message.blocks,
         "ephemeral": message.only_for is not None,
         "thread": message.thread_ts,
+        "author": message.author,
+        "reactions": message.reactions,
     }
+
+
+def shown_home(home: Home | None) -> dict[str, Any] | None:
+    return None if home is None else {"hash": home.hash, "blocks": home.blocks}
 
 
 def shown_modal(modal: Modal) -> dict[str, Any]:

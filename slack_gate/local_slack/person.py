@@ -1,14 +1,17 @@
-"""A person at a screen: reads the DM, presses buttons, fills modals."""
+"""A person at a screen: reads the DM and the Home tab, presses buttons, fills modals, writes and reacts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from slack_gate.local_slack.events import Events
+from slack_gate.local_slack.home import HomeTabs
 from slack_gate.local_slack.interactions import Click, Interactions, Submission
+from slack_gate.local_slack.slash import SlashCommands, Typed
 from slack_gate.local_slack.socket_mode import Delivery
 from slack_gate.local_slack.visible import Control
-from slack_gate.local_slack.workspace import Message, Modal, User, Workspace
+from slack_gate.local_slack.workspace import Home, Message, Modal, User, Workspace
 
 
 def anything(message: Message) -> bool:
@@ -18,13 +21,24 @@ def anything(message: Message) -> bool:
 class Person:
     """One user of the workspace, as a test or the page drives them."""
 
-    def __init__(self, user: User, workspace: Workspace, interactions: Interactions) -> None:
+    def __init__(
+        self,
+        user: User,
+        workspace: Workspace,
+        interactions: Interactions,
+        homes: HomeTabs,
+        commands: SlashCommands,
+        events: Events,
+    ) -> None:
         self.user = user
         self.id = user.id
         self.name = user.name
         self.channel = user.channel
         self._workspace = workspace
         self._interactions = interactions
+        self._homes = homes
+        self._commands = commands
+        self._events = events
 
     @property
     def messages(self) -> list[Message]:
@@ -97,6 +111,59 @@ class Person:
         shown = message.versions[version]
         control = find_control(shown.controls, label, option=option)
         return await self._interactions.click(self.user, message, shown, control, confirm=confirm)
+
+    @property
+    def home(self) -> Home | None:
+        """What the app drew on this person's Home tab, None before it did."""
+        return self._workspace.homes.get(self.id)
+
+    async def open_home(self) -> Delivery | None:
+        """Looks at the Home tab; None when the app is not told."""
+        return await self._homes.open(self.user)
+
+    async def wait_for_home(self, matches: Callable[[Home], bool] = lambda home: True, timeout: float = 10) -> Home:
+        """The Home tab, once the app has drawn one that matches.
+
+        Raises:
+            TimeoutError: not within `timeout` seconds.
+        """
+
+        def find() -> Home | None:
+            return self.home if self.home and matches(self.home) else None
+
+        return await self._workspace.wait_for(
+            find, timeout, lambda: f"no such Home of {self.name}; it says {self.home and self.home.plain()!r}"
+        )
+
+    async def click_home(
+        self, home: Home, label: str, *, confirm: bool = True, option: bool = False, number: int = 0
+    ) -> Click:
+        """Presses the button (or picks the overflow option) on a Home tab, the one after `number` of that label.
+
+        Raises:
+            LookupError: it shows no such button.
+        """
+        same = [each for each in home.latest.controls if each.label == label and (each.option is not None) == option]
+        if len(same) <= number:
+            raise LookupError(f"nothing labelled {label!r} to press; there is {home.buttons}")
+        return await self._homes.click(self.user, home, same[number], confirm=confirm)
+
+    async def command(self, line: str) -> Typed:
+        """Types a slash command, such as `/gate status`."""
+        return await self._commands.type(self.user, line)
+
+    async def say(self, text: str, thread: Message | None = None) -> Message:
+        """Writes in the DM, or in a message's thread."""
+        message, _ = await self._events.say(self.user, text, thread)
+        return message
+
+    async def react(self, message: Message, name: str) -> Delivery | None:
+        """Adds an emoji to a message; None when the app is not told."""
+        return await self._events.react(self.user, message, name)
+
+    async def unreact(self, message: Message, name: str) -> Delivery | None:
+        """Takes the emoji away again."""
+        return await self._events.react(self.user, message, name, added=False)
 
     async def submit(self, modal: Modal, values: dict[str, Any] | None = None) -> Submission:
         """Fills the inputs (by action id) and presses submit.

@@ -11,14 +11,17 @@ from typing import Any, Self
 import yaml
 from aiohttp import web
 
+from slack_gate.local_slack.events import Events
 from slack_gate.local_slack.faults import Fault, Faults
 from slack_gate.local_slack.grants import Clock, Grants
+from slack_gate.local_slack.home import HomeTabs
 from slack_gate.local_slack.interactions import Click, Interactions
 from slack_gate.local_slack.limits import BURST, Limit, TierLimits
 from slack_gate.local_slack.methods import Methods
 from slack_gate.local_slack.page import Page, guard
 from slack_gate.local_slack.person import Person
 from slack_gate.local_slack.response_url import ResponseUrls
+from slack_gate.local_slack.slash import SlashCommands
 from slack_gate.local_slack.socket_mode import Delivery, Link, Links
 from slack_gate.local_slack.trouble import cause
 from slack_gate.local_slack.visible import Version
@@ -74,7 +77,13 @@ class LocalSlack:
         fast = None if tiers is None else TierLimits(tiers, clock)
         self._web_api = WebApi(self._methods, self._faults, manifest, self._socket_url, fast)
         self._scopes, self._messages_tab = tuple(self._web_api.scopes), self._methods.messages_tab
-        self._page = Page(self.workspace, self._interactions)
+        scopes = self._web_api.scopes
+        self._events = Events(self.workspace, self._links, manifest, scopes)
+        self.home_tabs = HomeTabs(self._interactions, self._events)
+        self.commands = SlashCommands(self.workspace, self._grants, self._links, self._interactions, manifest, scopes)
+        tabs = manifest.get("features", {}).get("app_home", {})
+        shown = {"homeTab": self._methods.home_tab, "readOnly": bool(tabs.get("messages_tab_read_only_enabled"))}
+        self._page = Page(self.workspace, self._interactions, self.home_tabs, self.commands, self._events, shown)
         self._runner: web.AppRunner | None = None
 
     async def __aenter__(self) -> Self:
@@ -97,6 +106,7 @@ class LocalSlack:
         app.router.add_get("/link/", self._links.serve)
         response_urls = ResponseUrls(self.workspace, self._grants, self._faults)
         app.router.add_post("/actions/{team}/{secret}", response_urls.answer)
+        app.router.add_post("/commands/{team}/{secret}", response_urls.answer)
         self._page.add_routes(app.router)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
         await self._runner.setup()
@@ -107,6 +117,7 @@ class LocalSlack:
     async def stop(self) -> None:
         """Cuts what is open and frees the port."""
         self._links.drop()
+        await self._events.stop()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -152,7 +163,7 @@ class LocalSlack:
         """A new user; `flags`: deleted, is_bot, is_restricted, is_ultra_restricted."""
         user = User(user_id, name, team_id or self.team_id, **flags)
         self.workspace.add_user(user)
-        return Person(user, self.workspace, self._interactions)
+        return Person(user, self.workspace, self._interactions, self.home_tabs, self.commands, self._events)
 
     async def send_action(
         self,
@@ -187,11 +198,16 @@ class LocalSlack:
             payload.setdefault("team", {"id": team, "domain": "elsewhere"})
         return await self._interactions.send(who, where, message_ts, pressed, message, None, overrides=payload)
 
-    async def redeliver(self, click: Click) -> Delivery:
-        """Sends the envelope of a click again, as Slack now and then does."""
-        if click.delivery is None:
+    async def redeliver(self, sent: Click | Delivery) -> Delivery:
+        """Sends the envelope of a click or an event again, as Slack now and then does."""
+        delivery = sent.delivery if isinstance(sent, Click) else sent
+        if delivery is None:
             raise ValueError("the click was declined, so nothing was sent")
-        return await self._links.send(click.delivery.envelope)
+        return await self._links.send(delivery.envelope)
+
+    async def send_event(self, subscription: str, event: dict[str, Any]) -> Delivery | None:
+        """Sends an event of the Events API, as forged or odd as it is; None when the app did not subscribe to it."""
+        return await self._events.tell(subscription, event)
 
     async def wait_for_message_version(
         self, message: Message, matches: Callable[[Version], bool], timeout: float = 10

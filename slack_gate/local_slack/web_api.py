@@ -25,6 +25,7 @@ SCOPES: dict[str, str | None] = {
     "conversations.open": "im:write",
     "users.info": "users:read",
     "views.open": None,
+    "views.publish": None,
     "views.update": None,
 }
 """The bot scope each method needs."""
@@ -72,6 +73,7 @@ class WebApi:
             "conversations.open": methods.conversations_open,
             "users.info": methods.users_info,
             "views.open": methods.views_open,
+            "views.publish": methods.views_publish,
             "views.update": methods.views_update,
         }
 

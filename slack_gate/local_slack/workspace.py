@@ -1,10 +1,12 @@
-"""The state of the one workspace: its people, their DMs with the app, every version of every message, open modals."""
+"""The state of the one workspace: its people, their DMs with the app and every version of every message, the Home tabs
+that the app drew, open modals."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -35,7 +37,7 @@ class User:
 
 @dataclass(eq=False)
 class Message:
-    """One message of the app in a DM; `text`, `blocks` and the rest show its newest version."""
+    """One message in a DM; `text`, `blocks` and the rest show its newest version."""
 
     workspace: Workspace = field(repr=False)
     channel: str
@@ -46,6 +48,10 @@ class Message:
     thread_ts: str | None = None
     metadata: dict[str, Any] | None = None
     deleted: bool = False
+    author: str | None = None
+    """The user who wrote it, None for the app."""
+    reactions: dict[str, list[str]] = field(default_factory=dict)
+    """Who reacted, by the emoji's name."""
 
     @property
     def latest(self) -> Version:
@@ -116,6 +122,31 @@ class Modal:
         return Version("", self.blocks).plain()
 
 
+@dataclass(eq=False)
+class Home:
+    """What the app drew on one user's Home tab."""
+
+    id: str
+    user: str
+    view: dict[str, Any]
+    hash: str
+
+    @property
+    def latest(self) -> Version:
+        return Version("", self.view["blocks"])
+
+    @property
+    def blocks(self) -> Blocks:
+        return self.latest.blocks
+
+    @property
+    def buttons(self) -> list[str]:
+        return self.latest.buttons
+
+    def plain(self) -> str:
+        return self.latest.plain()
+
+
 class Workspace:
     """What the server remembers. Every change wakes those who wait for one."""
 
@@ -128,6 +159,11 @@ class Workspace:
         self.users: dict[str, User] = {}
         self.messages: list[Message] = []
         self.modals: list[Modal] = []
+        self.homes: dict[str, Home] = {}
+        self.drawn_homes: deque[Home] = deque(maxlen=200)
+        """Every version of every Home tab, the newest last: a screen may be behind."""
+        self.echo: Callable[..., None] = lambda message, *, changed: None
+        """Told of the app's own messages and of each change to one."""
         self._last_ts = 0
         self.change = asyncio.Event()
         """Set by the next change, and then replaced by a fresh one."""
@@ -162,10 +198,13 @@ class Workspace:
         self._last_ts = max(self._last_ts + 1, time.time_ns() // 1000)
         return f"{self._last_ts // 1_000_000}.{self._last_ts % 1_000_000:06d}"
 
-    def post(self, channel: str, text: str, blocks: Blocks, **more: Any) -> Message:
+    def post(self, channel: str, text: str, blocks: Blocks, *, quiet: bool = False, **more: Any) -> Message:
+        """A new message; a `quiet` one is not echoed."""
         message = Message(self, channel, self.new_ts(), [Version(text, completed(blocks))], **more)
         self.messages.append(message)
         self.changed()
+        if not quiet:
+            self.echo(message, changed=False)
         return message
 
     def find(self, channel: str, ts: str) -> Message | None:
@@ -174,6 +213,7 @@ class Workspace:
     def update(self, message: Message, text: str, blocks: Blocks) -> None:
         message.versions.append(Version(text, completed(blocks)))
         self.changed()
+        self.echo(message, changed=True)
 
     def delete(self, message: Message) -> None:
         message.deleted = True
@@ -198,6 +238,26 @@ class Workspace:
         modal.closed = True
         self.modals.remove(modal)
         self.changed()
+
+    def publish_home(self, user: str, view: dict[str, Any]) -> Home:
+        """Draws the user's Home tab; its id stays the same."""
+        old = self.homes.get(user)
+        name = old.id if old else "V" + secrets.token_hex(5).upper()
+        home = self.homes[user] = Home(name, user, _shown(view), secrets.token_hex(6))
+        self.drawn_homes.append(home)
+        self.changed()
+        return home
+
+    def react(self, message: Message, user: str, name: str, *, added: bool) -> bool:
+        """Whether that changed anything."""
+        people = message.reactions.get(name, [])
+        if (user in people) == added:
+            return False
+        message.reactions[name] = [*people, user] if added else [one for one in people if one != user]
+        if not message.reactions[name]:
+            del message.reactions[name]
+        self.changed()
+        return True
 
     def modals_of(self, user: str) -> list[Modal]:
         """The user's stack of modals, the one on top last."""

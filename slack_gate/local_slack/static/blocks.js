@@ -1,6 +1,6 @@
 // Draws blocks. `press(block, element, option)` is called for what a person presses; it resolves to whether the app
 // acknowledged it.
-import { fresh, make } from "./dom.js";
+import { fresh, make, place } from "./dom.js";
 import { piece, plain, text } from "./text.js";
 
 const LONG = 700; // characters after which Slack folds a section that does not say expand
@@ -158,14 +158,6 @@ function overflow(block, element, context) {
     items[(items.indexOf(document.activeElement) + step + items.length) % items.length].focus();
   });
   return make("span", { className: "control" }, opener, menu);
-}
-
-function place(menu, opener) {
-  const at = opener.getBoundingClientRect();
-  const left = Math.max(8, Math.min(at.left, innerWidth - menu.offsetWidth - 8));
-  const below = at.bottom + 4 + menu.offsetHeight < innerHeight;
-  menu.style.left = `${left}px`;
-  menu.style.top = `${below ? at.bottom + 4 : at.top - menu.offsetHeight - 4}px`;
 }
 
 function input(block, context) {

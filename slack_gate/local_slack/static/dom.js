@@ -15,3 +15,12 @@ export function make(tag, properties = {}, ...children) {
 export function fresh() {
   return `n${(fresh.count = (fresh.count ?? 0) + 1)}`;
 }
+
+// Puts an open menu next to what opened it, inside the window.
+export function place(menu, opener) {
+  const at = opener.getBoundingClientRect();
+  const left = Math.max(8, Math.min(at.left, innerWidth - menu.offsetWidth - 8));
+  const below = at.bottom + 4 + menu.offsetHeight < innerHeight;
+  menu.style.left = `${left}px`;
+  menu.style.top = `${below ? at.bottom + 4 : at.top - menu.offsetHeight - 4}px`;
+}

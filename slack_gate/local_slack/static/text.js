@@ -22,8 +22,9 @@ const INLINE = new RegExp(
 
 const unescaped = (text) => text.replaceAll("&lt;", "<").replaceAll("&gt;", ">").replaceAll("&amp;", "&");
 
-function emoji(name) {
-  return EMOJI[name] ?? `:${name}:`;
+// A skin tone after the name (`+1::skin-tone-2`) is not drawn.
+export function emoji(name) {
+  return EMOJI[name.split("::")[0]] ?? `:${name}:`;
 }
 
 export function plain(text, { emoji: on = true } = {}) {
