@@ -70,7 +70,7 @@ class OutOfTime(Exception):
 
 def visible(text: object, kept: str = "") -> str:
     """`text` with every control, format and unassigned character but `kept` written as its code point."""
-    return re.sub(r"[^ -~]", lambda match: match[0] if match[0] in kept else _drawn(match[0]), str(text))
+    return re.sub(f"[^ -~{kept}]", lambda match: _drawn(match[0]), str(text))
 
 
 def _drawn(char: str) -> str:
@@ -84,6 +84,12 @@ def at(value: Any, *names: str) -> Any:
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value
+
+
+def entries(value: Any, *names: str) -> list[Any]:
+    """The list under these names, or an empty one."""
+    found = at(value, *names)
+    return found if isinstance(found, list) else []
 
 
 def field(value: Any, *names: str) -> str:
@@ -243,16 +249,16 @@ class GitHub:
         first = following = f"{path}{'&' if '?' in path else '?'}per_page={PER_PAGE}"
         for page in range(2, MAX_PAGES + 2):
             answer = self.send("GET", following)
-            entries = _parsed(answer)
-            if not isinstance(entries, list):
+            listed = _parsed(answer)
+            if not isinstance(listed, list):
                 raise Failure("GitHub's answer is not understood: it is no list.")
-            found += [entry for entry in entries if isinstance(entry, dict) and kept(entry)]
+            found += [entry for entry in listed if isinstance(entry, dict) and kept(entry)]
             link = answer.headers.get("Link")
             if link:
                 to = re.search(r'<([^<>]*)>[^<>,]*\brel="?next\b', link)
                 following = self._below_root(to[1]) if to else ""
             else:
-                following = f"{first}&page={page}" if len(entries) == PER_PAGE else ""
+                following = f"{first}&page={page}" if len(listed) == PER_PAGE else ""
             if not following or len(found) > most:
                 break
         return found[:most], bool(following) or len(found) > most
@@ -261,9 +267,8 @@ class GitHub:
         answer = self.send("POST", "graphql", {"query": query, "variables": variables})
         value = _parsed(answer)
         self.unsure = False
-        errors = at(value, "errors")
-        if errors:
-            limited = any(field(error, "type") == "RATE_LIMITED" for error in errors if isinstance(errors, list))
+        if at(value, "errors"):
+            limited = any(field(error, "type") == "RATE_LIMITED" for error in entries(value, "errors"))
             raise Failure((_rate_limit(answer.headers) if limited else "GitHub refuses.") + _said(answer.body))
         return at(value, "data")
 
@@ -355,9 +360,8 @@ def _said(body: bytes) -> str:
         value = json.loads(body)
     except (ValueError, RecursionError):
         return ""
-    errors = at(value, "errors")
     said = [field(value, "message")]
-    for error in errors if isinstance(errors, list) else []:
+    for error in entries(value, "errors"):
         named = " ".join(filter(None, (field(error, name) for name in ("resource", "field", "code"))))
         said.append(visible(error) if isinstance(error, str) else field(error, "message") or named)
     return " GitHub says: " + "; ".join(filter(None, said))[:2_000] if any(said) else ""
@@ -390,29 +394,28 @@ Call = argparse.Namespace  # the words of the call, by the names of OPTIONS
 
 def list_issues(github: GitHub, call: Call) -> str:
     path = f"repos/{call.repo}/issues?state={call.state}"
-    entries, more = github.pages(path, int(call.limit), lambda entry: not entry.get("pull_request"))
-    return _listed(entries, more, "issues", _labels)
+    issues, more = github.pages(path, int(call.limit), lambda entry: not entry.get("pull_request"))
+    return _listed(issues, more, "issues", _labels)
 
 
 def list_pulls(github: GitHub, call: Call) -> str:
-    entries, more = github.pages(f"repos/{call.repo}/pulls?state=open", MAX_LISTED)
-    return _listed(entries, more, "pull requests", _branches)
+    pulls, more = github.pages(f"repos/{call.repo}/pulls?state=open", MAX_LISTED)
+    return _listed(pulls, more, "pull requests", _branches)
 
 
-def _listed(entries: list[Any], more: bool, what: str, tail: Callable[[Any], str]) -> str:
+def _listed(found: list[Any], more: bool, what: str, tail: Callable[[Any], str]) -> str:
     lines = []
-    for entry in entries:
+    for entry in found:
         parts = f"#{visible(needed(entry, 'number'))}", field(entry, "state"), field(entry, "title"), tail(entry)
         lines.append("  ".join(filter(None, parts)))
     if more:
-        lines.append(f"There may be more; these are the first {len(entries)}.")
+        lines.append(f"There may be more; these are the first {len(found)}.")
     return "\n".join(lines) or f"No {what}."
 
 
 def _labels(entry: Any) -> str:
-    labels = at(entry, "labels")
-    names = [field(label, "name") for label in labels] if isinstance(labels, list) else []
-    return f"[{', '.join(names)}]" if names else ""
+    names = ", ".join(filter(None, (field(label, "name") for label in entries(entry, "labels"))))
+    return f"[{names}]" if names else ""
 
 
 def _branches(pull: Any) -> str:
@@ -423,20 +426,22 @@ def _branches(pull: Any) -> str:
 def view(github: GitHub, call: Call) -> str:
     issue = github.ask(f"repos/{call.repo}/issues/{call.number}")
     kind = "pull request" if at(issue, "pull_request") else "issue"
-    return _viewed(github, call, issue, kind, at(issue, "pull_request", "merged_at"))
+    merged = at(issue, "pull_request", "merged_at")
+    return _viewed(github, call, issue, kind, merged, at(issue, "comments") != 0)
 
 
 def view_pull(github: GitHub, call: Call) -> str:
     pull = github.ask(f"repos/{call.repo}/pulls/{call.number}")
-    return _viewed(github, call, pull, f"pull request {_branches(pull)}", at(pull, "merged_at"))
+    kind = f"pull request {_branches(pull)}"
+    return _viewed(github, call, pull, kind, at(pull, "merged_at"), bool(at(pull, "comments")))
 
 
-def _viewed(github: GitHub, call: Call, entry: Any, kind: str, merged: Any) -> str:
+def _viewed(github: GitHub, call: Call, entry: Any, kind: str, merged: Any, commented: bool) -> str:
     state = "merged" if merged else field(entry, "state")
     facts = kind, state, f"by {_author(entry)}", field(entry, "created_at"), _labels(entry)
     heading = f"#{visible(needed(entry, 'number'))} {field(entry, 'title')}", ", ".join(filter(None, facts))
     parts = ["\n".join([*heading, field(entry, "html_url")]), prose(entry)]
-    if at(entry, "comments") != 0:
+    if commented:
         comments, more = github.pages(f"repos/{call.repo}/issues/{call.number}/comments", MAX_LISTED)
         for comment in comments:
             parts += [f"comment by {_author(comment)}, {field(comment, 'created_at')}:", prose(comment)]
@@ -490,7 +495,8 @@ def label(github: GitHub, call: Call) -> str:
             done = f"{done}, removed {name}".lstrip(", ")
     except Failure as failure:
         raise Failure(f"{failure} Done before: {visible(done)}." if done else str(failure)) from None
-    return f"#{call.number} has the labels {_labels({'labels': left}) or '[]'}"
+    now = f" Labels now: {_labels({'labels': left}) or 'none'}." if isinstance(left, list) else ""
+    return f"#{call.number}: {visible(done)}.{now}"
 
 
 def pull_diff(github: GitHub, call: Call) -> str:
@@ -516,8 +522,8 @@ def link_branch(github: GitHub, call: Call) -> str:
     made = github.graphql(CREATE_LINK, issueId=issue_id, repositoryId=repository_id, oid=tip, name=call.branch)
     if at(made, "createLinkedBranch", "linkedBranch"):
         return f"Created the branch {visible(call.branch)} from {visible(base)}, linked to #{call.number}."
-    links = at(github.graphql(READ_LINKS, id=issue_id), "node", "linkedBranches", "nodes")
-    if any(at(link, "ref", "name") == call.branch for link in (links if isinstance(links, list) else [])):
+    links = entries(github.graphql(READ_LINKS, id=issue_id), "node", "linkedBranches", "nodes")
+    if any(at(link, "ref", "name") == call.branch for link in links):
         return f"The branch {visible(call.branch)} is linked to #{call.number} already."
     raise Failure(
         f"GitHub did not link {visible(call.branch)}: it links only what it creates, and this branch seems to exist."
@@ -575,7 +581,7 @@ VERBS: dict[str, tuple[Callable[[GitHub, Call], str], str, str]] = {
 
 def read_call(words: Sequence[str]) -> Call:
     """The words of the call; exits 2 where they are wrong. Names are exact, for the gate compares them exactly."""
-    parser = Parser("gh_issue.py", allow_abbrev=False, description="GitHub issues and pull requests; no merging.")
+    parser = Parser("gh_issue.py", description="GitHub issues and pull requests; no merging.")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, (_, options, does) in VERBS.items():
         verb = verbs.add_parser(name, help=does, description=does, allow_abbrev=False)

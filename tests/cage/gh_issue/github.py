@@ -175,6 +175,10 @@ class GitHub:
 
         class Handler(BaseHTTPRequestHandler):
             def handle_one_request(self) -> None:
+                with contextlib.suppress(ConnectionError):  # the helper may have had enough
+                    self._handle()
+
+            def _handle(self) -> None:
                 self.raw_requestline = self.rfile.readline(65537)
                 self.close_connection = True
                 if not self.raw_requestline or not self.parse_request():
@@ -185,8 +189,7 @@ class GitHub:
                 github.asked.append(asked)
                 reply = github.answer(asked)
                 if reply.raw is not None:
-                    with contextlib.suppress(ConnectionError):  # of a long answer, the helper may have had enough
-                        self.wfile.write(reply.raw)
+                    self.wfile.write(reply.raw)
                     return
                 body = json.dumps(reply.data) if reply.text is None else reply.text
                 self.send_response(reply.status)

@@ -42,6 +42,7 @@ ODD: list[list[str | bytes]] = [
     ["create", "--title", b"caf\xe9", "--body-file", "body.md"],
     ["view", "1", "--repo", "acme/app\n"],
     ["view\x1b[2J", "1"],
+    ["view", "1", "\x1b[2J"],
     ["link-branch", "1", "a\tb"],
 ]
 

@@ -114,16 +114,16 @@ def test_reading_follows_a_renamed_repository(desk: Desk, github: GitHub) -> Non
     number = github.add("Moved")
     github.say(number, "here")
     old = re.compile("/repos/acme/old/(.*)")
-    for status in (301, 302, 307, 308):
-        for start in (github.url, "", github.url.replace("127.0.0.1", "localhost")):
+    starts = github.url, "", github.url.replace("127.0.0.1", "localhost"), github.url
+    for status, start in zip((301, 302, 307, 308), starts, strict=True):
 
-            def fault(asked: Any, status: int = status, start: str = start) -> Reply | None:
-                found = old.match(asked.path)
-                return Reply(status, {}, {"Location": f"{start}/repos/acme/app/{found[1]}"}) if found else None
+        def fault(asked: Any, status: int = status, start: str = start) -> Reply | None:
+            found = old.match(asked.path)
+            return Reply(status, {}, {"Location": f"{start}/repos/acme/app/{found[1]}"}) if found else None
 
-            github.fault = fault
-            text = desk.does("view", "1", "--repo", "acme/old")
-            assert "#1 Moved" in text and "    here" in text
+        github.fault = fault
+        text = desk.does("view", "1", "--repo", "acme/old")
+        assert "#1 Moved" in text and "    here" in text
 
 
 def test_a_change_follows_nothing(desk: Desk, github: GitHub) -> None:
@@ -219,7 +219,7 @@ def test_github_does_something_else(desk: Desk, github: GitHub) -> None:
 
 def test_the_output_cannot_be_written(desk: Desk, github: GitHub) -> None:
     github.add(body="x" * 300_000)
-    for line in ("'{}' view 1 >/dev/full", "'{}' view 1 | true; exit ${{PIPESTATUS[0]}}"):
+    for line in ("'{}' view 1 >/dev/full", "'{}' list >/dev/full", "'{}' view 1 | true; exit ${{PIPESTATUS[0]}}"):
         bash = ["bash", "-c", line.format(desk.helper)]
         done = subprocess.run(bash, env=desk.env, capture_output=True, text=True, timeout=100, check=False)
         assert done.stderr.startswith("gh_issue.py: It was done, but the output cannot be written: ")
