@@ -10,8 +10,8 @@
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <sched.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,13 +68,13 @@ static void make_parents(const char *path) {
     }
 }
 
-/* Flags that the host set, such as noexec, may not be left out. */
+enum { KEPT = ST_RDONLY | ST_NOSUID | ST_NODEV | ST_NOEXEC }; /* flags that the host set may not be left out; MS_… are the same */
+
 static int make_read_only(const char *path) {
     struct statvfs info;
     if (statvfs(path, &info)) return -1;
     if (info.f_flag & ST_RDONLY) return 0; /* as all is that lies outside the writable directories */
-    unsigned long kept = info.f_flag & (ST_NOSUID | ST_NODEV | ST_NOEXEC);
-    return mount(NULL, path, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | kept, NULL);
+    return mount(NULL, path, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | (info.f_flag & KEPT), NULL);
 }
 
 static int show(int source, const char *target, bool writable) {
@@ -88,6 +88,15 @@ static int show(int source, const char *target, bool writable) {
         close(open(target, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (mount(fd_path(source), target, NULL, MS_BIND | MS_REC, NULL)) return -1;
     return writable ? 0 : make_read_only(target);
+}
+
+static int show_device(int source, const char *target) {
+    struct statvfs info;
+    if (source < 0) return 0; /* there is none */
+    make_parents(target);
+    close(open(target, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (mount(fd_path(source), target, NULL, MS_BIND, NULL) || statvfs(target, &info)) return -1;
+    return mount(NULL, target, NULL, MS_REMOUNT | MS_BIND | MS_NOSUID | (info.f_flag & KEPT & ~ST_NODEV), NULL);
 }
 
 static int ignore_all(const char *path) {
@@ -140,10 +149,15 @@ static int layer(const Mounts *mounts, int source, const char *target) {
 
 static int take(Mounts *mounts, char kind, int source, const char *from, const char *target) {
     switch (kind) {
+    case ZONE: return 0; /* made already */
     case EMPTY: return mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755");
     case SEAL: return make_read_only(target);
     case SHOW: return show(source, target, false);
     case WRITE: return show(source, target, true);
+    case DEVICE: return show_device(source, target);
+    case TTYS:
+        mkdir(target, 0755);
+        return mount("devpts", target, "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620");
     case FOLDER: return mkdir(target, 0700);
     case IGNORE: return ignore_all(target);
     case LINK: return make_parents(target), symlink(from, target);
@@ -165,15 +179,40 @@ static int take(Mounts *mounts, char kind, int source, const char *from, const c
     }
 }
 
+/* Everything but /proc itself; nothing is left out, or it fails. */
+static int make_all_read_only(void) {
+    struct {
+        uint64_t set, clear, propagation, user_namespace;
+    } seal = {.set = 1 /* MOUNT_ATTR_RDONLY */}, open = {.clear = 1};
+    if (syscall(SYS_mount_setattr, AT_FDCWD, "/", AT_RECURSIVE, &seal, sizeof seal)) return -1;
+    return (int)syscall(SYS_mount_setattr, AT_FDCWD, "/proc", 0, &open, sizeof open);
+}
+
+static void make_zones(const Mounts *mounts) {
+    size_t zones = 0;
+    int trees[8];
+    for (; zones < mounts->count && zones < 8 && mounts->steps[3 * zones][0] == ZONE; zones++) {
+        const char *path = mounts->steps[3 * zones + 2];
+        trees[zones] = (int)syscall(SYS_open_tree, AT_FDCWD, path, OPEN_TREE_CLONE | O_CLOEXEC | AT_RECURSIVE);
+        if (trees[zones] < 0) give_up('m', path);
+    }
+    if (make_all_read_only()) give_up('m', "/");
+    for (size_t i = 0; i < zones; i++) {
+        const char *path = mounts->steps[3 * i + 2];
+        if (syscall(SYS_move_mount, trees[i], "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH)) give_up('m', path);
+        close(trees[i]);
+    }
+}
+
 static void make_mounts(Mounts *mounts) {
-    /* A mount namespace of our own: nothing mounted outside from now on shows up in here. */
-    if (unshare(CLONE_NEWNS)) give_up('m', "unshare");
+    /* Nothing mounted outside from now on shows up in here. */
     if (mount(NULL, "/", NULL, MS_PRIVATE | MS_REC, NULL)) give_up('m', "/");
+    make_zones(mounts);
     mounts->layer_fd = mounts->layer[0] ? open(mounts->layer, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
     mounts->sources = calloc(mounts->count + 1, sizeof *mounts->sources);
     for (size_t i = 0; i < mounts->count; i++) {
         char kind = mounts->steps[3 * i][0];
-        mounts->sources[i] = kind == SHOW || kind == WRITE || kind == LAYER ? open(mounts->steps[3 * i + 1], O_PATH | O_CLOEXEC) : -1;
+        mounts->sources[i] = kind == SHOW || kind == WRITE || kind == LAYER || kind == DEVICE ? open(mounts->steps[3 * i + 1], O_PATH | O_CLOEXEC) : -1;
     }
     for (size_t i = 0; i < mounts->count; i++) {
         char **step = mounts->steps + 3 * i;

@@ -184,24 +184,28 @@ static void show_home(Run *run, const Settings *settings, const char *home) {
     step(run, FOLDER, "", text("%s/.ssh", home));
 }
 
-static void show_gpus(Run *run) {
-    static const char *const NODES[] = {"/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
+/* An own /dev, with what programs expect there and what computing on a GPU needs. bubblewrap's --dev is the same and takes
+ * four times as long. */
+static void show_devices(Run *run) {
+    static const char *const PLAIN[] = {"null", "zero", "full", "random", "urandom", "tty"};
+    static const char *const LINKS[][2] = {{"/proc/self/fd", "/dev/fd"},     {"/proc/self/fd/0", "/dev/stdin"},
+                                           {"/proc/self/fd/1", "/dev/stdout"}, {"/proc/self/fd/2", "/dev/stderr"},
+                                           {"pts/ptmx", "/dev/ptmx"}};
+    static const char *const GPUS[] = {"/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
                                         "/dev/nvidia-caps/*", "/dev/dri/renderD*", "/dev/dxg", "/dev/kfd"};
-    for (size_t i = 0; i < sizeof NODES / sizeof *NODES; i++) {
-        glob_t found;
-        if (!glob(NODES[i], 0, NULL, &found))
-            for (size_t j = 0; j < found.gl_pathc; j++) {
-                add(&run->options, "--dev-bind-try");
-                add(&run->options, found.gl_pathv[j]);
-                add(&run->options, found.gl_pathv[j]);
-            }
+    step(run, EMPTY, "", "/dev");
+    for (size_t i = 0; i < sizeof PLAIN / sizeof *PLAIN; i++) {
+        const char *path = text("/dev/%s", PLAIN[i]);
+        step(run, DEVICE, path, path);
     }
-}
-
-static void bind_writable(Run *run, const char *path) {
-    add(&run->options, "--bind");
-    add(&run->options, path);
-    add(&run->options, path);
+    for (size_t i = 0; i < sizeof LINKS / sizeof *LINKS; i++) step(run, LINK, LINKS[i][0], LINKS[i][1]);
+    step(run, FOLDER, "", "/dev/shm");
+    step(run, TTYS, "", "/dev/pts");
+    for (size_t i = 0; i < sizeof GPUS / sizeof *GPUS; i++) {
+        glob_t found;
+        if (!glob(GPUS[i], 0, NULL, &found))
+            for (size_t j = 0; j < found.gl_pathc; j++) step(run, DEVICE, found.gl_pathv[j], found.gl_pathv[j]);
+    }
 }
 
 void plan_cage(Run *run, const Settings *settings) {
@@ -209,13 +213,14 @@ void plan_cage(Run *run, const Settings *settings) {
         "--unshare-user", "--unshare-pid", "--as-pid-1", "--unshare-ipc", "--unshare-net", "--die-with-parent",
         /* the program inside needs these two for its mounts and gives them up before the command starts */
         "--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_DAC_OVERRIDE", "--cap-add", "CAP_SETPCAP",
-        "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"};
+        /* all of it becomes read-only inside, but for the zones: bubblewrap looks through all mounts for each --bind */
+        "--bind", "/", "/", "--proc", "/proc"};
     for (size_t i = 0; i < sizeof WALLS / sizeof *WALLS; i++) add(&run->options, WALLS[i]);
     make_state(run);
-    show_gpus(run);
-    bind_writable(run, run->tmp);
-    bind_writable(run, run->projects);
-    if (run->state) bind_writable(run, run->state);
+    step(run, ZONE, "", run->tmp);
+    step(run, ZONE, "", run->projects);
+    if (run->state) step(run, ZONE, "", run->state);
+    show_devices(run);
     add(&run->options, "--chdir");
     add(&run->options, "/");
 

@@ -4,10 +4,13 @@
 #define STEPS_H
 
 enum {
+    ZONE = 'z',    /* target stays writable when all else becomes read-only; these come first */
     EMPTY = 'e',   /* a new writable empty directory over target */
     SEAL = 's',    /* make the mount at target read-only */
     SHOW = 'b',    /* bind source, with what is mounted below it, read-only on target; made when missing */
     WRITE = 'w',   /* the same, writable */
+    DEVICE = 'n',  /* bind source, a device, on target; made when missing */
+    TTYS = 't',    /* terminals of the cage's own at target */
     FOLDER = 'd',  /* make an empty directory, mode 0700 */
     IGNORE = 'i',  /* make a file by which git ignores the directory it is in */
     LINK = 'l',    /* make a symbolic link from target to source */
