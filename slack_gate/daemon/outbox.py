@@ -235,7 +235,7 @@ class Outbox:
         for message in filter(None, (card.message, *strays)):
             await self._redraw_one(card, channel, message)
         self._lanes.passed(REDRAWING, self._clock())
-        await self._cards.drawn(card.id, card.request.state, self._clock())
+        await self._cards.drawn(card.id, card.request.state, self._clock(), strays)
 
     async def _redraw_one(self, card: Card, channel: str, message: str) -> None:
         try:

@@ -123,12 +123,30 @@ class Cards:
         await self._database.run(work)
 
     async def found(self, card: int, channel: str, strays: Sequence[str]) -> None:
-        """Messages that show the card beside its own one."""
-        await self._set(card, channel=channel, strays=" ".join(strays))
+        """All messages that show the card beside its own one, now that somebody looked."""
 
-    async def drawn(self, card: int, state: State, now: float = 0.0) -> None:
-        """Every message of the card shows this state, or is gone."""
-        await self._set(card, drawn=state.value, due_at=now, **_FRESH)
+        def work(connection: Connection) -> None:
+            this = cards.c.id == card
+            known = connection.execute(select(cards.c.strays).where(this).with_for_update()).scalar() or ""
+            every = sorted({*known.split(), *strays} - {UNKNOWN})
+            connection.execute(update(cards).where(this).values(channel=channel, strays=" ".join(every)))
+
+        await self._database.run(work)
+
+    async def drawn(self, card: int, state: State, now: float = 0.0, strays: Collection[str] | None = None) -> None:
+        """The card's message and these strays (None: all) show this state, or are gone.
+
+        A stray that became known meanwhile is drawn next.
+        """
+        this = cards.c.id == card
+
+        def work(connection: Connection) -> None:
+            known = connection.execute(select(cards.c.strays).where(this).with_for_update()).scalar() or ""
+            done = strays is None or {*known.split()} <= {*strays, UNKNOWN}
+            shown = {"drawn": state.value} if done else {}
+            connection.execute(update(cards).where(this).values(due_at=now, **shown, **_FRESH))
+
+        await self._database.run(work)
 
     async def failed(self, card: int, error: str, due_at: float, strays: Sequence[str] | None = None) -> None:
         """The surface refused or was away; `due_at` is GIVEN_UP when posting again cannot help."""

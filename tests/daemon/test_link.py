@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
 import sys
 import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from slack_bolt.async_app import AsyncApp
 
 from slack_gate.config import Settings
+from slack_gate.daemon import outbox
 from slack_gate.daemon.serve import running
 from slack_gate.errors import SlackError
-from slack_gate.local_slack import socket_mode
+from slack_gate.local_slack.faults import cut
 from slack_gate.local_slack.server import LocalSlack
-from slack_gate.slack import link
+from slack_gate.slack import line, link, people
 from slack_gate.slack.link import Link, check_bot_token, web_client
 from slack_gate.slack.people import FRESH_S, People
-from tests.daemon.house import house, settings_for
+from tests.daemon.house import House, house, settings_for
+from tests.local_slack.apps import app_of, card, client_of, connected
 
 
 def free_port() -> int:
@@ -161,62 +167,321 @@ async def test_a_proxy_is_kept_for_slack_itself(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "PING_S", 0.2)
-    monkeypatch.setattr(link, "STUCK_S", 1.0)
+    monkeypatch.setattr(line, "PING_S", 0.2)
+    monkeypatch.setattr(line, "SILENT_S", 1.0)
+    monkeypatch.setattr(line, "DRAIN_S", 1.0)
+    monkeypatch.setattr(link, "DOWN_S", 2.0)
+    monkeypatch.setattr(link, "SENT_AWAY_S", 1.0)
+    monkeypatch.setattr(outbox, "WATCH_S", 0.1)
+
+
+@asynccontextmanager
+async def linked(slack: LocalSlack, app: AsyncApp | None = None) -> AsyncIterator[Link]:
+    """A link of its own, both lines open."""
+    one = Link(app or app_of(slack), slack.app_token)
+    async with one.opened():
+        await slack.wait_for_link(2)
+        await until(lambda: one.lines == 2)
+        yield one
+
+
+async def until(done: Callable[[], object], timeout: float = 15) -> None:
+    """Returns once `done()` is true: what nobody tells of is looked at."""
+    async with asyncio.timeout(timeout):
+        while not done():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+BREAKS = {
+    "reset": "links drop",
+    "half-open": "links silence",
+    "refresh": "links away refresh_requested",
+    "warning": "links away warning",
+    "too many": "links away too_many_websockets",
+    "unheard of": "links away tired",
+}
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("how", ["dropped", "half-open", "refreshed"])
+@pytest.mark.parametrize("how", BREAKS)
 async def test_a_broken_link_comes_back_and_clicks_work_again(tmp_path: Path, how: str) -> None:
     async with house(tmp_path) as h:
+        await h.slack.wait_for_link(2)
         hook, card = await h.asked("git push origin main")
-        [before] = h.slack.links
-        if how == "dropped":
-            h.slack.drop_links()
-        elif how == "half-open":
-            h.slack.silence()
-        else:
-            await h.slack.disconnect("refresh_requested")
+        before = h.slack.links
+        await h.slack.cause(BREAKS[how])
         await h.slack.workspace.wait_for(
-            lambda: True if h.slack.links and before not in h.slack.links else None, 15, lambda: "no new link"
+            lambda: True if len({*h.slack.links} - {*before}) == 2 else None, 15, lambda: "no two new lines"
         )
+        if how == "warning":  # Slack has not closed them, and they are given up
+            await h.slack.workspace.wait_for(
+                lambda: None if {*h.slack.links} & {*before} else True, 15, lambda: "still on the old lines"
+            )
         click = await h.ana.click(card, "Approve")
         assert click.acknowledged
         assert (await h.ended(hook)).decision == "allow"
 
 
+@pytest.mark.parametrize("how", ["links drop 1", "links away refresh_requested 1", "links away link_disabled 1"])
+async def test_one_line_that_ends_loses_no_click(how: str) -> None:
+    async with LocalSlack(seed=5) as slack:
+        ana = slack.add_user("U0ANA", name="Ana")
+        app = app_of(slack)
+        heard: list[str] = []
+
+        @app.action("approve")
+        async def approve(ack: Any, body: dict[str, Any]) -> None:
+            heard.append(body["trigger_id"])
+            await ack()
+
+        async with linked(slack, app):
+            await client_of(slack).chat_postMessage(channel="U0ANA", text="x", blocks=card())
+            shown = await ana.wait_for_message()
+            await slack.cause(how)
+            await slack.workspace.wait_for(lambda: len(slack.links) == 1 or None, 5, lambda: "nothing ended")
+            for _ in range(6):
+                assert (await ana.click(shown, "Approve")).acknowledged
+            assert len(heard) == 6
+
+
+async def test_a_click_on_a_line_that_slack_is_about_to_close_is_acknowledged() -> None:
+    async with LocalSlack() as slack:
+        ana = slack.add_user("U0ANA", name="Ana")
+        app = app_of(slack)
+        asked, decided = asyncio.Event(), asyncio.Event()
+
+        @app.action("approve")
+        async def approve(ack: Any) -> None:
+            asked.set()
+            await decided.wait()
+            await ack()
+
+        async with linked(slack, app):
+            await client_of(slack).chat_postMessage(channel="U0ANA", text="x", blocks=card())
+            pressed = asyncio.create_task(ana.click(await ana.wait_for_message(), "Approve"))
+            await asked.wait()
+            await slack.disconnect("warning")
+            decided.set()
+            assert (await pressed).acknowledged
+
+
 @pytest.mark.usefixtures("quick")
-async def test_an_address_that_is_used_up_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_acknowledgement_goes_by_the_other_line_when_its_own_is_cut() -> None:
+    async with LocalSlack() as slack:
+        ana = slack.add_user("U0ANA", name="Ana")
+        app = app_of(slack)
+        asked, decided = asyncio.Event(), asyncio.Event()
+
+        @app.action("approve")
+        async def approve(ack: Any) -> None:
+            asked.set()
+            await decided.wait()
+            await ack()
+
+        async with linked(slack, app) as one:
+            slack._links._choose = Chosen(slack.links[0])  # type: ignore[assignment]
+            await client_of(slack).chat_postMessage(channel="U0ANA", text="x", blocks=card())
+            pressed = asyncio.create_task(ana.click(await ana.wait_for_message(), "Approve"))
+            await asked.wait()
+            cut(slack.links[0].transport)
+            await until(lambda: one.lines == 1)
+            decided.set()
+            assert (await pressed).acknowledged
+
+
+class Chosen:
+    """Routes by hand."""
+
+    def __init__(self, link: Any) -> None:
+        self.link = link
+
+    def choice(self, links: list[Any]) -> Any:
+        return self.link if self.link in links else links[0]
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_line_that_hears_nothing_is_replaced_although_it_can_be_written_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(link, "DOWN_S", 60.0)
+    async with LocalSlack(ping_seconds=0.1) as slack, linked(slack) as one:
+        before = slack.links
+        slack.silence(1)
+        await until(lambda: len({*slack.links} - {*before}) == 1)
+        assert one.down() is None and one.silent_s() < 1  # the other line was heard all the while
+
+
+@pytest.mark.parametrize("reason", ["too_many_websockets", "link_disabled", "refresh_requested"])
+async def test_lines_always_sent_away_do_not_flood_slack(reason: str) -> None:
+    async with LocalSlack() as slack, linked(slack) as one:
+        slack.refuse_links(reason)
+        opened = len(slack.calls("apps.connections.open"))
+        await slack.disconnect(reason)
+        await until(lambda: one.lines == 0)
+        await asyncio.sleep(3)
+        assert len(slack.calls("apps.connections.open")) - opened <= 8  # two lines, each after 0.5, 1, 2 s at most
+
+
+async def test_a_connection_refused_for_ever_is_asked_for_slowly() -> None:
+    async with LocalSlack() as slack, linked(slack) as one:
+        opened = len(slack.calls("apps.connections.open"))
+        slack.revoke_tokens("token_revoked")
+        await until(lambda: one.lines == 0)
+        await asyncio.sleep(3)
+        assert len(slack.calls("apps.connections.open")) - opened <= 4
+
+
+def test_the_pause_grows_to_a_bound_and_is_never_the_same() -> None:
+    pauses = [link._pause("unreachable", failures) for failures in range(1, 40)]
+    assert all(pause <= link.MOST_PAUSE_S for pause in pauses)
+    assert pauses[0] <= link.FIRST_PAUSE_S and min(pauses[10:]) >= link.MOST_PAUSE_S / 2
+    assert len(set(pauses)) == len(pauses)
+    assert link._pause("invalid_auth", 1) >= link.SENT_AWAY_S / 2
+    assert link.DOWN_S + outbox.WATCH_S + line.PING_S <= 25.5
+
+
+async def test_slacks_retry_after_is_waited_for() -> None:
+    async with LocalSlack() as slack, linked(slack):
+        slack.fail_next("apps.connections.open", http_status=429, retry_after=2, times=2)
+        start = time.monotonic()
+        slack.drop_links()
+        await slack.workspace.wait_for(lambda: True if not slack.links else None, 5, lambda: "still open")
+        await slack.wait_for_link(2, timeout=15)
+        assert time.monotonic() - start >= 2
+
+
+FATAL = [
+    ("token revoked invalid_auth app", "invalid_auth", "Install the app again"),
+    ("token revoked account_inactive", "account_inactive", "Install the app again"),
+    ("token revoked token_revoked", "token_revoked", "Install the app again"),
+    ("links refuse link_disabled", "link_disabled", "Turn on Socket Mode"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "fix"), FATAL)
+async def test_what_slack_will_not_take_back_ends_waiting_requests_at_once(
+    tmp_path: Path, words: str, code: str, fix: str
+) -> None:
     async with house(tmp_path) as h:
-        hook, card = await h.asked("git push origin main")
-        good = h.slack._web_api._open_connection
-        with monkeypatch.context() as patch:
-            dead = f"ws://127.0.0.1:{h.slack.port}/link/?ticket=used"
-            patch.setattr(h.slack._web_api, "_open_connection", lambda: dead)
-            opened = len(h.slack.calls("apps.connections.open"))
-            h.slack.drop_links()
-            async with asyncio.timeout(10):
-                while len(h.slack.calls("apps.connections.open")) == opened:  # noqa: ASYNC110 - nothing tells
-                    await asyncio.sleep(0.02)
-        assert h.slack._web_api._open_connection == good
-        await h.slack.wait_for_link(timeout=15)
-        assert (await h.ana.click(card, "Approve")).acknowledged
-        assert (await h.ended(hook)).decision == "allow"
+        await h.slack.wait_for_link(2)
+        hook, _card = await h.asked("git push origin main")
+        await h.slack.cause(words)
+        await h.slack.cause("links away link_disabled" if "link_disabled" in words else "links drop")
+        start = time.monotonic()
+        reason = (await h.ended(hook)).reason
+        assert time.monotonic() - start < 10  # not the 20 s of silence
+        assert code in reason and "This is not a refusal" in reason
+        status = await health_of(h)
+        assert status["healthy"] is False and code in status["fault"] and fix in status["fault"]
+        assert code in (await h.bash("git push origin next")).reason
 
 
 @pytest.mark.usefixtures("quick")
-async def test_a_link_that_is_always_sent_away_does_not_flood_slack(
+@pytest.mark.parametrize(("words", "code", "fix"), FATAL)
+async def test_the_daemon_recovers_when_slack_does(tmp_path: Path, words: str, code: str, fix: str) -> None:
+    async with house(tmp_path) as h:
+        await h.slack.wait_for_link(2)
+        await h.slack.cause(words)
+        await h.slack.cause("links away link_disabled" if "link_disabled" in words else "links drop")
+        assert code in (await h.bash("git push origin main")).reason
+        h.slack.mend()
+        await h.slack.wait_for_link(2, timeout=15)
+        hook, card = await h.asked("git push origin next")
+        await h.ana.click(card, "Approve")
+        assert (await h.ended(hook)).decision == "allow"
+        status = await health_of(h)
+        assert (status["healthy"], status["fault"], status["lines"], status["notes"]) == (True, None, 2, [])
+
+
+@pytest.mark.usefixtures("quick")
+async def test_too_many_connections_leave_one_line_and_a_note(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        await h.slack.wait_for_link(2)
+        h.slack.refuse_links("too_many_websockets")
+        await h.slack.disconnect("too_many_websockets", 1)
+        hook, card = await h.asked("git push origin main")
+        await h.ana.click(card, "Approve")
+        assert (await h.ended(hook)).decision == "allow"
+        status = await health_of(h)
+        assert status["healthy"] is True and status["lines"] == 1
+        assert "too_many_websockets" in status["notes"][0] and "ten connections" in status["notes"][0]
+
+
+async def health_of(h: House) -> dict[str, Any]:
+    """What `slack-gate status --json` prints."""
+    program = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from slack_gate.cli import main; main()", "status", "--json"),
+        env={**os.environ, "SLACK_GATE_SOCKET": str(h.settings.socket_path), "SLACK_GATE_HOME": str(h.settings.home)},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(30):
+        out, _ = await program.communicate()
+    found: dict[str, Any] = json.loads(out)
+    assert (program.returncode == 0) is found["healthy"]
+    return found
+
+
+async def test_a_refused_post_is_in_the_status_with_its_fix_until_one_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "PACE_S", 0.5)
+    monkeypatch.setattr(people, "FRESH_S", 0.0)
     async with house(tmp_path) as h:
-        monkeypatch.setattr(socket_mode, "MOST_LINKS", 0)
-        start = time.monotonic()
-        await h.slack.disconnect("too_many_websockets")
-        async with asyncio.timeout(10):
-            while len(h.slack.calls("apps.connections.open")) < link.ADDRESSES + 4:  # noqa: ASYNC110 - nothing tells
-                await asyncio.sleep(0.02)
-        assert time.monotonic() - start >= 2 * 0.5
+        for words, code, fix in (
+            ("token revoked account_inactive bot", "account_inactive", "Install the app again"),
+            ("scope missing chat:write", "missing_scope (needed: chat:write)", "manifests/slack-app.yaml"),
+            ("messages off", "messages_tab_disabled", "Messages Tab"),
+            ("chat.postMessage error cannot_dm_bot", "cannot_dm_bot", "A bot cannot approve"),
+            ("chat.postMessage error restricted_action", "restricted_action", "admin"),
+            ("user gone U0ANA", "approver_inactive (U0ANA is deactivated)", "SLACK_GATE_APPROVERS"),
+        ):
+            await h.slack.cause(words)
+            assert code in (await h.bash("git push origin main")).reason
+            status = await health_of(h)
+            assert status["healthy"] is False and code in status["fault"] and fix in status["fault"], words
+            h.slack.mend()
+        hook, card = await h.asked("git push origin main")
+        await h.ana.click(card, "Approve")
+        assert (await h.ended(hook)).decision == "allow"
+        assert (await health_of(h))["healthy"] is True
+
+
+async def test_another_program_on_the_same_token_is_counted(tmp_path: Path) -> None:
+    async with house(tmp_path) as h, connected(h.slack, app_of(h.slack)):
+        await h.slack.wait_for_link(3)
+        h.slack.drop_links(1)
+        await h.slack.wait_for_link(3)
+        h.slack.drop_links()
+        await h.slack.wait_for_link(3)
+        assert (await health_of(h))["otherConnections"] in (0, 1)
+
+
+@pytest.mark.parametrize("frame", ["", "[", "[]", "null", '{"type": 5}', '{"type": "disconnect"}', "x" * 70_000])
+async def test_odd_frames_do_no_harm(frame: str) -> None:
+    async with LocalSlack() as slack, linked(slack) as one:
+        for each in slack.links:
+            await each.socket.send_str(frame)
+        await until(lambda: one.lines == 2)
+        await slack.wait_for_link(2)
+
+
+@pytest.mark.parametrize("greeting", ["disconnect", "nonsense"])
+async def test_a_line_that_is_not_greeted_is_not_used(greeting: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with LocalSlack() as slack, linked(slack) as one:
+        monkeypatch.setattr(
+            slack._links, "_hello", lambda: {"type": greeting, "reason": "too_many_websockets", "num_connections": 1}
+        )
+        slack.drop_links()
+        wanted = "too_many_websockets" if greeting == "disconnect" else "did not say hello"
+        await until(lambda: any(wanted in note for note in one.notes()))
+        assert one.lines == 0
+
+
+async def test_nothing_stays_open_after_the_end() -> None:
+    async with LocalSlack() as slack:
+        async with linked(slack):
+            pass
+        await slack.workspace.wait_for(lambda: True if not slack.links else None, 5, lambda: "still open")
+        assert not [task for task in asyncio.all_tasks() if "_keep" in repr(task) or "_live" in repr(task)]
 
 
 async def test_people_are_looked_up_again_after_a_minute() -> None:
@@ -238,19 +503,12 @@ async def test_people_are_looked_up_again_after_a_minute() -> None:
 
 def test_silence_is_counted_from_the_last_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr(link.time, "time", lambda: now)
-
-    class Client:
-        last_ping_pong_time: float | None = None
-
-    one = Link.__new__(Link)
-    one._heard_at = 990.0
-    one._handler = type("Handler", (), {"client": Client()})()
+    monkeypatch.setattr(link.time, "monotonic", lambda: now)
+    one = Link(AsyncApp(client=web_client("xoxb-x", "http://127.0.0.1:1/api/")), "xapp-x", lambda: 5000.0 + now)
+    now = 1010.0
     assert one.silent_s() == 10
-    Client.last_ping_pong_time = 999.0
-    assert one.silent_s() == 1
-    Client.last_ping_pong_time = None  # the SDK forgets it when it reconnects
-    now = 1001.0
-    assert one.down() is None
-    now = 1024.0
-    assert one.down() == "the link to Slack has been silent for 25 s"
+    one._heard()
+    now = 1010.0 + link.DOWN_S - 1
+    assert one.silent_s() == link.DOWN_S - 1 and one.down() is None
+    now += 1
+    assert one.down() == "the link to Slack has been silent for 20 s"
