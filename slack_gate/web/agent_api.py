@@ -81,7 +81,11 @@ class AgentApi:
 
     def _application(self, refusal: Callable[[web.Request], str | None], ours: bool) -> web.Application:
         app = web.Application(middlewares=[_guarded(refusal), self._answered], client_max_size=MAX_BODY)
-        app.router.add_post("/run", lambda request: self._run(request, ours))
+
+        async def run(request: web.Request) -> web.StreamResponse:
+            return await self._run(request, ours)
+
+        app.router.add_post("/run", run)
         if ours:
             app.router.add_post("/ask", self._ask)
             app.router.add_get("/requests/{id}", self._state, allow_head=False)

@@ -15,6 +15,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 LOOPBACK = "127.0.0.1"
 IDLE_S = 15.0  # a connection without a whole request: silent, slow with its headers, or kept open
 BODY_S = 15.0  # to send what the headers announced
+LINGER_S = 2.0  # for a client to take a refusal before it has sent everything
 STOP_S = 1.0  # requests that still wait when the daemon stops
 BACKLOG = 256
 
@@ -29,6 +30,7 @@ async def opened(app: web.Application, listener: socket.socket) -> AsyncIterator
         handler_cancellation=True,
         keepalive_timeout=IDLE_S,
         shutdown_timeout=STOP_S,
+        lingering_time=LINGER_S,
         auto_decompress=False,  # what is read is what was sent
     )
     await runner.setup()
