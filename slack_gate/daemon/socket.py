@@ -78,6 +78,11 @@ def _private_directory(directory: Path) -> None:
         )
 
 
+def lock_of(path: Path) -> Path:
+    """The file whose lock is the right to listen on `path`."""
+    return path.with_name(path.name + ".lock")
+
+
 @contextmanager
 def only_daemon(path: Path) -> Iterator[None]:
     """Holds the right to listen on `path`, in a directory that is ours alone. Take it before anything else is touched.
@@ -86,7 +91,7 @@ def only_daemon(path: Path) -> Iterator[None]:
     SocketError when the directory is open to others or another daemon lives.
     """
     _private_directory(path.parent)
-    lock = path.with_name(path.name + ".lock")
+    lock = lock_of(path)
     try:
         fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:

@@ -77,7 +77,7 @@ class Store:
             _used(tx, used)
             tx.log(entry)
 
-        await self._run(work)
+        await self.transact(work)
 
     async def submitted(
         self, request: Request, approvers: Sequence[str], surface: str, escalate: float = 0.0
@@ -101,7 +101,7 @@ class Store:
             tx.changed(request.id)
             return request
 
-        return await self._run(work)
+        return await self.transact(work)
 
     async def decided(self, decision: Decision, keys: Sequence[Key], shown: Sequence[str], now: float) -> Click:
         """A person's answer, and for Always the rules it saves, if the request is still theirs to decide."""
@@ -128,7 +128,7 @@ class Store:
             saved = [_remember(tx, key, text, decision, request) for key, text in pairs]
             return Click(Verdict.DECIDED, ended, tuple(saved))
 
-        return await self._run(work, now)
+        return await self.transact(work, now)
 
     async def remembered(self, request: str, digest: str, rules: Sequence[str], now: float) -> Request | None:
         """A rule saved since covers what waits: approved by it. None when it had ended, or is not what was covered."""
@@ -140,7 +140,7 @@ class Store:
             _used(tx, rules)
             return _end(tx, as_request(row), State.APPROVED, _decision(BY_RULES, ", ".join(rules)))
 
-        return await self._run(work, now)
+        return await self.transact(work, now)
 
     async def lifted(self, request: str, by: str, user: str, name: str, now: float) -> Request | None:
         """A denial is taken back: the same may be asked again in its session. None when there is none."""
@@ -155,7 +155,7 @@ class Store:
             tx.log(replace(_entry(lifted, by, tx.now, user), decision="lifted", reason=None))
             return lifted
 
-        return await self._run(work, now)
+        return await self.transact(work, now)
 
     async def expired(self, home: str, now: float) -> list[Request]:
         """Ends every pending request of `home` whose time is over."""
@@ -186,11 +186,11 @@ class Store:
                 raise StoreError(f"The request {request.id} could not be started.")
             return started
 
-        return await self._run(work)
+        return await self.transact(work)
 
     async def claimed(self, request: str, run: str, executor: str, now: float) -> Request | None:
         """The right to run an approved request, given once: from now on it may have run. None when it is not there."""
-        return await self._run(lambda tx: _start(tx, request, run, executor), now)
+        return await self.transact(lambda tx: _start(tx, request, run, executor), now)
 
     async def finished(self, run: str, result: Result, stdout: str, stderr: str, now: float) -> Request | None:
         """How a run ended, its output masked and printable; None when it had been declared lost."""
@@ -199,12 +199,12 @@ class Store:
             row = tx.one(runs, (runs.c.id == run) & runs.c.ended_at.is_(None))
             return None if row is None else _finish(tx, row, result, stdout, stderr)
 
-        return await self._run(work, now)
+        return await self.transact(work, now)
 
     async def lost(self, home: str, now: float) -> list[Request]:
         """After a start: what ran when this home's daemon died. It is never run again."""
 
-        return await self._run(lambda tx: lose(tx, runs.c.home == home), now)
+        return await self.transact(lambda tx: lose(tx, runs.c.home == home), now)
 
     async def revoked(self, rule: str, now: float) -> Rule:
         """Ends a rule at once; raises NotFound."""
@@ -219,7 +219,7 @@ class Store:
             tx.log(Entry("revoked", "human-cli", request=row.request, reason=row.shown))
             return _as_rule(row)
 
-        return await self._run(work, now)
+        return await self.transact(work, now)
 
     # What is on file
 
@@ -295,16 +295,25 @@ class Store:
         if self._untidy:
             self._untidy = not await self.database.checkpoint()
 
-    async def recorded(self) -> None:
-        """Returns when every log line of the database is in the file and synced; raises LogError."""
-        await self._run(Transaction.whole)
+    async def recorded(self, ended: Request | None = None) -> None:
+        """Returns when every log line of this daemon is in the file and synced. Raises LogError.
+
+        Where another daemon ended the request, and logged it, it gets a line here too: what is answered here stands in
+        this log.
+        """
+        if ended is None or ended.decider in ("", self._home):
+            await self.transact(Transaction.whole)
+            return
+        user = ended.decided_by if ended.decided_by != ended.via else ""
+        why = " ".join(filter(None, (ended.reason, f"[logged first by {ended.decider}]")))
+        await self.transact(lambda tx: tx.log(replace(_entry(ended, ended.via, tx.now, user), reason=why)))
 
     # How
 
     async def _read(self, query: Callable[[Connection], T]) -> T:
         return await self.database.run(query)
 
-    async def _run(self, work: Callable[[Transaction], T], now: float | None = None) -> T:
+    async def transact(self, work: Callable[[Transaction], T], now: float | None = None) -> T:
         """`work` in a transaction, then its log lines to the file."""
 
         tries = itertools.count()
@@ -367,7 +376,7 @@ class Store:
         now: float,
         reason: str = "",
     ) -> list[Request]:
-        return await self._run(lambda tx: end_all(tx, condition(tx), state, by, reason), now)
+        return await self.transact(lambda tx: end_all(tx, condition(tx), state, by, reason), now)
 
 
 def end_all(tx: Transaction, condition: ColumnElement[bool], state: State, by: str, reason: str = "") -> list[Request]:

@@ -32,7 +32,7 @@ _HEAD = select(log.c.seq, log.c.hash).where(log.c.chain == bindparam("chain")).o
 _NEW_LINE = insert(log)
 _TELL = select(func.pg_notify(CHANNEL, bindparam("request")))
 _LOCK = text("LOCK TABLE log IN SHARE ROW EXCLUSIVE MODE")
-_SERVERS_TIME: ColumnElement[float] = cast(extract("epoch", func.clock_timestamp()), Double)
+SERVERS_TIME: ColumnElement[float] = cast(extract("epoch", func.clock_timestamp()), Double)
 _LAST = "last log line"
 
 
@@ -54,7 +54,7 @@ class Transaction:
     @property
     def time(self) -> ColumnElement[float]:
         """What deadlines are compared with: on a shared database its own clock, whichever daemon asks."""
-        return _SERVERS_TIME if self.database.shared else literal(self.now, Double)
+        return SERVERS_TIME if self.database.shared else literal(self.now, Double)
 
     def log(self, entry: Entry) -> None:
         last = self.database.kept.get(_LAST) or self._last()

@@ -26,6 +26,10 @@ class Wakeups:
             if not self._listeners[request]:
                 del self._listeners[request]
 
+    def listened(self) -> set[str]:
+        """The requests that somebody waits for."""
+        return set(self._listeners)
+
     def wake(self, request: str) -> None:
         for event in self._listeners.get(request, ()):
             event.set()
