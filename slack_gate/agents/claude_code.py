@@ -11,6 +11,9 @@ from slack_gate.core.event import OWN_TOOLS, SHELL_TOOLS, MalformedEvent, NoDeci
 
 NAME = "claude-code"
 DECIDING = frozenset({"PreToolUse", "PermissionRequest"})
+# Modes in which "ask" brings up a prompt that nothing but a person answers; in `auto` older versions override it,
+# `dontAsk` and `bypassPermissions` are set where nobody is to be asked.
+PROMPTING = frozenset({"default", "acceptEdits", "plan"})
 # Hook events that only announce something; an unknown one is refused, since it might decide.
 ANNOUNCING = frozenset(
     {"Notification", "PermissionDenied", "PostToolUse", "PostToolUseFailure", "Stop", "SubagentStop", "SubagentStart"}
@@ -33,6 +36,7 @@ def parse(event: bytes) -> ToolEvent | NoDecision:
         raise MalformedEvent(f"The tool {tool!r} is none of the agent's.")
     if tool in SHELL_TOOLS and not isinstance(tool_input.get("command"), str):
         raise MalformedEvent("The shell call has no command text.")
+    mode = _optional(value, "permission_mode")
     return ToolEvent(
         agent=NAME,
         session=text_field(value, "session_id"),
@@ -41,9 +45,10 @@ def parse(event: bytes) -> ToolEvent | NoDecision:
         tool_input=tool_input,
         cwd=_cwd(value),
         moment=moment,
-        mode=_optional(value, "permission_mode"),
+        mode=mode,
         subagent=_optional(value, "agent_id"),
         rewritable=True,
+        prompts=moment == "PreToolUse" and mode in PROMPTING,
     )
 
 

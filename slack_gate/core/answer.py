@@ -14,6 +14,7 @@ from slack_gate.core.request import Request, State
 class Ruling(StrEnum):
     ALLOW = "allow"
     DENY = "deny"
+    ASK = "ask"  # the host's own prompt decides; only for an event whose `prompts` says that it holds
     SILENT = "silent"  # the host's own permission flow goes on, as for a tool that touches nothing
 
 

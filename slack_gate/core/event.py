@@ -17,7 +17,8 @@ SHELL_TOOLS = frozenset({"Bash", *RUNS.values()})
 class ToolEvent:
     """`tool_input` is the agent's JSON object untouched; `call` the host's id of this call, None where it has none.
 
-    `rewritable`: the host runs another input where the answer holds one.
+    `rewritable`: the host runs another input where the answer holds one. `prompts`: told to ask, the host is measured
+    to hold this call until a person at its own prompt has decided.
     """
 
     agent: str
@@ -30,6 +31,7 @@ class ToolEvent:
     mode: str = ""
     subagent: str = ""
     rewritable: bool = False
+    prompts: bool = False
 
     @property
     def command(self) -> str | None:

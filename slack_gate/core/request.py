@@ -92,6 +92,7 @@ class Request:
 
 
 BY_RULES = "always"
+ON_CARD, ON_HOME = "card", "home"  # where in Slack a button was pressed: below a card, or on the app's Home tab
 BY_SLACK = "human-slack"
 BY_PAGE = "human-web"
 BY_TERMINAL = "human-cli"
@@ -117,7 +118,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A person's answer to one request, on one surface; `by` is how the log names the surface (`human-slack`)."""
+    """A person's answer to one request; `by` is how the log names the surface (`human-slack`)."""
 
     request: str
     digest: str
@@ -129,6 +130,7 @@ class Decision:
     team: str = ""
     channel: str = ""
     message: str = ""
+    surface: str = ON_CARD
     edited: str | None = None  # the text to run instead of the agent's
     scope: Scope = Scope()
 

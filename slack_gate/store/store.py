@@ -14,12 +14,14 @@ from typing import Any, Self, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Row, func, insert, select, update
 
+from slack_gate.core.cord import Cord, Hand, Pull
 from slack_gate.core.ports import Click, Clock, Entry, Verdict
-from slack_gate.core.request import BY_RULES, BY_SLACK, Choice, Decision, Request, State, may
+from slack_gate.core.request import BY_RULES, BY_SLACK, BY_TERMINAL, ON_HOME, Choice, Decision, Request, State, may
 from slack_gate.core.rules import Key, Rule
 from slack_gate.core.run import Result, unknown
 from slack_gate.core.secrets import mask, mask_value
 from slack_gate.errors import LogError, NotFound, StoreError
+from slack_gate.store.cord import cord_of, pull_cord
 from slack_gate.store.database import Database
 from slack_gate.store.log import Journal, Line, chain_name
 from slack_gate.store.schema import prepare
@@ -206,7 +208,7 @@ class Store:
 
         return await self.transact(lambda tx: lose(tx, runs.c.home == home), now)
 
-    async def revoked(self, rule: str, now: float) -> Rule:
+    async def revoked(self, rule: str, now: float, by: str = BY_TERMINAL, user: str = "") -> Rule:
         """Ends a rule at once; raises NotFound."""
 
         def work(tx: Transaction) -> Rule:
@@ -216,12 +218,19 @@ class Store:
                 raise NotFound(f"There is no active rule {rule}.", "`slack-gate rules` lists them.")
             if not tx.connection.execute(update(rules).where(active).values(revoked_at=now)).rowcount:
                 raise NotFound(f"The rule {rule} was revoked by somebody else just now.")
-            tx.log(Entry("revoked", "human-cli", request=row.request, reason=row.shown))
+            tx.log(Entry("revoked", by, request=row.request, user=user or None, reason=row.shown))
             return _as_rule(row)
 
         return await self.transact(work, now)
 
+    async def pulled(self, pull: Pull, hand: Hand, now: float) -> tuple[Cord, bool]:
+        """The cord after a person pulled it, and whether that changed it."""
+        return await self._run(lambda tx: pull_cord(tx, pull, hand), now)
+
     # What is on file
+
+    async def cord(self) -> Cord:
+        return await self._read(cord_of)
 
     async def request(self, request: str) -> Request | None:
         row = await self._read(lambda c: c.execute(select(requests).where(requests.c.id == request)).first())
@@ -561,6 +570,8 @@ def _refusal(tx: Transaction, request: Request, decision: Decision) -> Verdict |
     card = tx.one(cards, (cards.c.request == request.id) & (cards.c.approver == decision.user))
     if card is None:
         return Verdict.FOREIGN
+    if decision.surface == ON_HOME:  # no message: it shows each request whole, and the digest binds the button to that
+        return None
     # A click can overtake the reply to our post: then the message is not on file yet, and the digest binds it.
     if card.message and (card.channel, card.message) != (decision.channel, decision.message):
         return Verdict.STALE

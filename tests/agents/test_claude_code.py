@@ -43,6 +43,39 @@ def test_parse_takes_every_field() -> None:
         mode="plan",
         subagent="sub",
         rewritable=True,
+        prompts=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "holds"),
+    [
+        ({"permission_mode": "default"}, True),
+        ({"permission_mode": "acceptEdits"}, True),
+        ({"permission_mode": "plan"}, True),
+        ({"permission_mode": "bypassPermissions"}, False),
+        ({"permission_mode": "dontAsk"}, False),
+        ({"permission_mode": "auto"}, False),
+        ({"permission_mode": "a mode to come"}, False),
+        ({"permission_mode": None}, False),
+        ({"permission_mode": "default", "hook_event_name": "PermissionRequest"}, False),
+    ],
+)
+def test_where_the_agents_own_prompt_holds_a_call(changes: dict[str, Any], holds: bool) -> None:
+    assert _parsed(**changes).prompts is holds
+
+
+def test_asking_at_the_agents_own_prompt() -> None:
+    code, output = claude_code.render(Answer(Ruling.ASK, "slack-gate leaves this to you."), _parsed())
+    assert (code, json.loads(output)) == (
+        0,
+        {
+            "hookSpecificOutput": {
+                "hookEventName": "PreToolUse",
+                "permissionDecision": "ask",
+                "permissionDecisionReason": "slack-gate leaves this to you.",
+            }
+        },
     )
 
 
