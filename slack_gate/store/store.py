@@ -225,7 +225,7 @@ class Store:
 
     async def pulled(self, pull: Pull, hand: Hand, now: float) -> tuple[Cord, bool]:
         """The cord after a person pulled it, and whether that changed it."""
-        return await self._run(lambda tx: pull_cord(tx, pull, hand), now)
+        return await self.transact(lambda tx: pull_cord(tx, pull, hand), now)
 
     # What is on file
 
