@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from sqlalchemy import URL
 
 
-async def notices(url: URL) -> AsyncIterator[str]:
-    """Ids of requests that changed, on a connection of its own; an empty one first, when it hears.
+async def notices(url: URL, home: str) -> AsyncIterator[str]:
+    """Ids of requests that daemons other than `home` changed, on a connection of its own; an empty one first, when it
+    hears.
 
     Raises StoreError when the connection is lost: what was told meanwhile was missed.
     """
@@ -27,6 +28,8 @@ async def notices(url: URL) -> AsyncIterator[str]:
             await connection.execute(f"LISTEN {CHANNEL}")
             yield ""
             async for notice in connection.notifies():
-                yield notice.payload
+                request, _, by = notice.payload.partition(" ")
+                if by != home:
+                    yield request
     except psycopg.Error:  # its words could hold the address' password
         raise StoreError("What other daemons do is not heard: the connection to the database was lost.") from None

@@ -26,11 +26,11 @@ from slack_gate.store.database import Database
 from slack_gate.store.log import FIRST, Line, chained
 from slack_gate.store.tables import log
 
-CHANNEL = "slack_gate"  # where a fleet's daemons hear that a request changed; the payload is its id
+CHANNEL = "slack_gate"  # where a fleet's daemons hear that a request changed: its id, and the daemon that changed it
 # Every answer runs these; building a statement costs more than running it.
 _HEAD = select(log.c.seq, log.c.hash).where(log.c.chain == bindparam("chain")).order_by(log.c.seq.desc()).limit(1)
 _NEW_LINE = insert(log)
-_TELL = select(func.pg_notify(CHANNEL, bindparam("request")))
+_TELL = select(func.pg_notify(CHANNEL, bindparam("what")))
 _LOCK = text("LOCK TABLE log IN SHARE ROW EXCLUSIVE MODE")
 SERVERS_TIME: ColumnElement[float] = cast(extract("epoch", func.clock_timestamp()), Double)
 _LAST = "last log line"
@@ -82,7 +82,7 @@ class Transaction:
         """The other daemons hear of it when, and only when, the transaction is committed."""
         if self.database.shared:
             for request in dict.fromkeys(self._changed):
-                self.connection.execute(_TELL, {"request": request})
+                self.connection.execute(_TELL, {"what": f"{request} {self.home}"})
 
     def whole(self) -> None:
         self.wants_all = True

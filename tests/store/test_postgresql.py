@@ -1,0 +1,204 @@
+"""PostgreSQL alone: away, back, restarted, locked, full of others; and its password nowhere."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import traceback
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, text
+
+from slack_gate.core.ports import Entry, Verdict
+from slack_gate.core.request import Choice, Request
+from slack_gate.errors import StoreError
+from slack_gate.store import database, engines
+from slack_gate.store.database import Database
+from slack_gate.store.log import verify
+from slack_gate.store.notices import notices
+from slack_gate.store.store import Store
+from tests.store.place import HOME, NOW, REQUEST, Clock, Place, click, submitted
+from tests.store.server import PASSWORD, Server, binaries, free_port, server
+
+GREEN = Entry("green", "policy")
+
+
+@pytest.fixture
+def url(postgresql: Server) -> str:
+    return postgresql.new_database()
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Server]:
+    """A server that a test may end."""
+    if binaries() is None:
+        pytest.skip("PostgreSQL's server is not installed (Debian package `postgresql`)")
+    with server() as found:
+        yield found
+
+
+@pytest.mark.parametrize("crash", [signal.SIGINT, signal.SIGQUIT])
+async def test_away_is_a_store_error_and_back_is_back(
+    own: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crash: int
+) -> None:
+    monkeypatch.setattr(database, "AWAY_S", 0.0)
+    place = Place(tmp_path, own.new_database())
+    async with place.store() as store:
+        await submitted(store)
+        own.stop(crash)
+        for _ in range(3):
+            with pytest.raises(StoreError, match="cannot be used"):
+                await store.decided(click(), (), (), NOW)
+        own.start()
+        assert (await store.decided(click(), (), (), NOW)).verdict is Verdict.DECIDED
+        head = await store.log_head()
+    with place.log.open("rb") as lines:
+        assert verify(lines, head) is None
+
+
+async def test_a_restart_between_two_works_costs_nobody_an_answer(own: Server, tmp_path: Path) -> None:
+    async with Place(tmp_path, own.new_database()).store() as store:
+        await submitted(store)
+        own.stop()
+        own.start()
+        assert await store.request("SG-1") == REQUEST
+
+
+async def test_what_waits_for_a_dead_address_fails_together(
+    own: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "AWAY_S", 30.0)
+    async with Place(tmp_path, own.new_database()).store() as store:
+        own.stop()
+        tried = []
+        connect = store.database._engine.connect
+        monkeypatch.setattr(store.database._engine, "connect", lambda: tried.append(1) or connect())
+        ends = await asyncio.gather(*(store.answered(GREEN) for _ in range(50)), return_exceptions=True)
+        assert all(isinstance(end, StoreError) for end in ends)
+        assert len(tried) == 1
+
+
+async def test_a_lock_that_another_holds_ends_in_an_error(
+    postgresql: Server, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "BUSY_S", 1.0)
+    async with place.store() as store:
+        await submitted(store)
+        with postgresql.connect(place.url.rpartition("/")[2]) as other:
+            other.execute("BEGIN")
+            other.execute("SELECT * FROM requests FOR UPDATE")
+            with pytest.raises(StoreError, match="lock timeout"):
+                await store.decided(click(), (), (), NOW)
+            other.execute("ROLLBACK")
+        assert (await store.decided(click(), (), (), NOW)).verdict is Verdict.DECIDED
+
+
+async def test_opposite_clicks_on_two_daemons_decide_once(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = Place(tmp_path / "other", place.url)
+    async with place.store(home="a:/x") as a, other.store(home="b:/x") as b:
+        for number in range(40):
+            await submitted(a, _numbered(number))
+        ends = await asyncio.gather(
+            *(
+                store.decided(click(choice, request=f"SG-{number}"), (), (), NOW)
+                for number in range(40)
+                for store, choice in ((a, Choice.APPROVE), (b, Choice.DENY))
+            )
+        )
+        assert sum(end.verdict is Verdict.DECIDED for end in ends) == 40
+        assert sum(end.verdict is Verdict.ENDED for end in ends) == 40
+        for at, store in ((place, a), (other, b)):
+            with at.log.open("rb") as lines:
+                assert verify(lines, await store.log_head()) is None
+
+
+def _numbered(number: int) -> Request:
+    return replace(REQUEST, id=f"SG-{number}", key=f"toolu_{number}")
+
+
+async def test_a_daemon_hears_of_what_others_committed_and_of_nothing_else(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    async with place.store(home="a:/x") as a, Place(tmp_path / "other", place.url).store(home="b:/x") as b:
+        heard = notices(a.database.url, "b:/x")
+        assert await anext(heard) == ""
+        await b.submitted(_numbered(1), [], "slack")
+        with pytest.raises(StoreError):
+            await a.database.run(_told_and_failed)
+        await a.submitted(_numbered(2), [], "slack")
+        async with asyncio.timeout(10):
+            assert await anext(heard) == "SG-2"
+        await heard.aclose()
+
+
+def _told_and_failed(connection: Connection) -> None:
+    connection.execute(text("SELECT pg_notify('slack_gate', 'SG-never a:/x')"))
+    raise StoreError("rolled back")
+
+
+async def test_characters_that_it_cannot_hold_are_shown(place: Place) -> None:
+    async with place.store() as store:
+        await submitted(store)
+        made = await store.decided(click(Choice.DENY, reason="a\0b", name="A\ud800na"), (), (), NOW)
+        assert made.request is not None
+        assert (made.request.reason, made.request.decided_name) == ("a\\x00b", "A\\ud800na")
+
+
+@pytest.mark.parametrize("wrong", ["user", "port", "database", "host", "url", "option"])
+async def test_no_error_holds_the_password(postgresql: Server, tmp_path: Path, wrong: str) -> None:
+    url = postgresql.url("nowhere")
+    quoted = url.partition("gate:")[2].partition("@")[0]
+    urls = {
+        "user": url.replace("gate:", "stranger:"),
+        "port": url.replace(str(postgresql.port), str(free_port())),
+        "database": url,
+        "host": url.replace("127.0.0.1", "nowhere.invalid"),
+        "url": url.replace("://", ":/"),
+        "option": url + "?sslmode=sometimes",
+    }
+    with pytest.raises(StoreError) as caught:
+        async with Store(urls[wrong], tmp_path / "gate-log.jsonl", Clock()):
+            pass
+    told = "".join(traceback.format_exception(caught.value))
+    assert PASSWORD not in told
+    assert quoted not in told
+    assert "gate-pg" not in told
+
+
+async def test_no_error_holds_what_was_asked(place: Place) -> None:
+    async with place.store() as store:
+        with pytest.raises(StoreError) as caught:
+            await store.submitted(replace(REQUEST, expires_at=NOW - 5), ["U0ANA"], "slack")
+    told = "".join(traceback.format_exception(caught.value))
+    assert "hunter2" not in told
+    assert "expires_later" in told
+
+
+async def test_commits_are_durable_whatever_the_server_says(postgresql: Server, place: Place) -> None:
+    with postgresql.connect() as other:
+        other.execute(f"ALTER DATABASE {place.url.rpartition('/')[2]} SET synchronous_commit = off")
+    async with place.store() as store:
+        found = await store.database.run(lambda c: c.execute(text("SHOW synchronous_commit")).scalar())
+        assert found == "on"
+
+
+async def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object, **__: object) -> None:
+        raise ModuleNotFoundError("psycopg")
+
+    monkeypatch.setattr(engines, "create_engine", missing)
+    with pytest.raises(StoreError, match=r"slack-gate\[postgres\]"):
+        Database("postgresql+psycopg://x/y")
+
+
+async def test_only_its_home_has_the_name_of_a_log(place: Place, tmp_path: Path) -> None:
+    async with place.store() as store:
+        await store.answered(GREEN)
+        [name] = await store.log_chains()
+        assert name == (tmp_path / "gate-log.name").read_text()
+    async with place.store(home=HOME) as store:
+        await store.answered(GREEN)
+        assert await store.log_chains() == [name]
