@@ -57,7 +57,7 @@ static const char *resolve(Search *search, const char *zone, const char *path, i
             continue;
         }
         const char *next = text("%s/%s", at, name);
-        ssize_t length = readlink(next, target, sizeof target - 1);
+        ssize_t length = readlink(near(next), target, sizeof target - 1);
         if (length <= 0) {
             at = (char *)next;
             continue;
@@ -92,7 +92,7 @@ static bool value_of(const char *key, size_t length, char *value) {
  * count from the git directory, that of the hooks from the worktree, which for a repository lies above it. */
 static void guard_configured(Search *search, const char *zone, const char *git) {
     char config[65536], value[PATH_MAX];
-    int fd = open(text("%s/config", git), O_RDONLY | O_CLOEXEC);
+    int fd = open(near(text("%s/config", git)), O_RDONLY | O_CLOEXEC);
     ssize_t count = fd < 0 ? -1 : read(fd, config, sizeof config - 1);
     if (fd >= 0) close(fd);
     if (count <= 0) return;
@@ -113,17 +113,11 @@ static void guard_configured(Search *search, const char *zone, const char *git) 
         if (value_of(key, 4, value)) guard_named(search, zone, git, value);
 }
 
-static bool is_git_file(const char *name) {
-    for (size_t i = 0; i < sizeof GIT_FILES / sizeof *GIT_FILES; i++)
-        if (!strcmp(name, GIT_FILES[i])) return true;
-    return false;
-}
-
 /* What lies in a directory, or what it leads to when it is a link. */
 static void guard_entry(Search *search, const char *zone, const char *directory, const char *name) {
     const char *path = text("%s/%s", directory, name);
     struct stat info;
-    if (lstat(path, &info)) return;
+    if (lstat(near(path), &info)) return;
     if (S_ISLNK(info.st_mode))
         guard_named(search, zone, directory, name);
     else
@@ -139,7 +133,7 @@ static void guard_settings(Search *search, const char *zone, const char *directo
     Holding holding = hold(directory, path, is_below(directory, projects) ? search->run->yard : NULL);
     if (holding == NOTHING) return;
     pin(search, zone, directory);
-    if (holding == LINKED && access(path, F_OK))
+    if (holding == LINKED && access(near(path), F_OK))
         fail("%s is a link that leads nowhere: what it leads to could be made in the cage. Remove it. Nothing was run.", path);
     if (holding == PLACEHOLDER)
         add_once(&search->holds, path);
@@ -155,7 +149,7 @@ static void guard_git_directory(Search *search, const char *zone, const char *gi
 
 /* .git/modules and .git/worktrees; a submodule whose name has a slash lies a directory deeper. */
 static void guard_git_directories(Search *search, const char *zone, const char *parent) {
-    DIR *directory = opendir(parent);
+    DIR *directory = opendir(near(parent));
     struct dirent *entry;
     while (directory && (entry = readdir(directory))) {
         const char *below = text("%s/%s", parent, entry->d_name);
@@ -170,19 +164,13 @@ static void guard_git_directories(Search *search, const char *zone, const char *
 
 /* A directory that holds a git configuration: .git itself, and those of its submodules and linked worktrees. */
 static void guard_git_directory(Search *search, const char *zone, const char *git) {
-    DIR *directory = opendir(git);
-    struct dirent *entry;
-    bool linked = false;
-    if (!directory) return;
+    const char *commondir = text("%s/commondir", git);
+    if (!exists(git)) return;
     pin(search, zone, git);
-    while ((entry = readdir(directory))) {
-        if (is_git_file(entry->d_name)) guard_entry(search, zone, git, entry->d_name);
-        if (!strcmp(entry->d_name, "commondir")) linked = true;
-        if (!strcmp(entry->d_name, "modules") || !strcmp(entry->d_name, "worktrees"))
-            guard_git_directories(search, zone, text("%s/%s", git, entry->d_name));
-    }
-    closedir(directory);
-    if (!linked) add(&search->run->watched, text("%s/commondir", git));
+    for (size_t i = 0; i < sizeof GIT_FILES / sizeof *GIT_FILES; i++) guard_entry(search, zone, git, GIT_FILES[i]);
+    guard_git_directories(search, zone, text("%s/modules", git));
+    guard_git_directories(search, zone, text("%s/worktrees", git));
+    if (!exists(commondir)) add(&search->run->watched, commondir);
     guard_configured(search, zone, git);
 }
 
@@ -191,7 +179,7 @@ static bool look_for_repository(Search *search, const char *zone, const char *di
 /* The .git file of a linked worktree reads "gitdir: MAIN/.git/worktrees/NAME". */
 static void guard_main_repository(Search *search, const char *zone, const char *git) {
     char line[PATH_MAX + 16] = "";
-    FILE *file = fopen(git, "re");
+    FILE *file = fopen(near(git), "re");
     if (!file) return;
     char *place = fgets(line, sizeof line, file) && !strncmp(line, "gitdir: ", 8) ? strstr(line, "/.git/worktrees/") : NULL;
     fclose(file);
@@ -223,10 +211,10 @@ static void guard_repository(Search *search, const char *zone, const char *workt
 static bool look_for_repository(Search *search, const char *zone, const char *directory) {
     const char *git = text("%s/.git", directory);
     struct stat info;
-    if (lstat(git, &info)) return false;
+    if (lstat(near(git), &info)) return false;
     if (S_ISLNK(info.st_mode)) {
         git = resolve(search, zone, git, MOST_LINKS);
-        if (!git || !is_below(git, zone) || stat(git, &info)) return false;
+        if (!git || !is_below(git, zone) || stat(near(git), &info)) return false;
     }
     if (S_ISREG(info.st_mode) && info.st_size == 0) return false;
     for (size_t i = 0; i < search->found.count; i++)
@@ -237,7 +225,7 @@ static bool look_for_repository(Search *search, const char *zone, const char *di
 }
 
 static void look_below(Search *search, const char *zone, const char *path, int depth) {
-    DIR *directory = opendir(path);
+    DIR *directory = opendir(near(path));
     struct dirent *entry;
     while (directory && (entry = readdir(directory))) {
         if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") || !strcmp(entry->d_name, ".claude")) continue;
@@ -245,7 +233,7 @@ static void look_below(Search *search, const char *zone, const char *path, int d
             continue;
         const char *below = text("%s/%s", path, entry->d_name);
         struct stat info = {.st_mode = DTTOIF(entry->d_type)};
-        if (entry->d_type == DT_UNKNOWN && lstat(below, &info)) continue;
+        if (entry->d_type == DT_UNKNOWN && lstat(near(below), &info)) continue;
         if (S_ISSOCK(info.st_mode) || S_ISFIFO(info.st_mode)) add(&search->hides, below);
         if (!S_ISDIR(info.st_mode)) continue;
         if (depth == DEPTH_PROJECTS) guard_settings(search, zone, below);
@@ -282,6 +270,7 @@ static void find_sockets(Search *search) {
 
 static void guard_zone(Run *run, const char *zone, int depth) {
     Search search = {.run = run};
+    stand_in(zone);
     if (!strcmp(zone, run->projects) || !strcmp(zone, run->cwd)) guard_settings(&search, zone, zone);
     look_above(&search, zone, run->cwd);
     look_below(&search, zone, zone, depth);
@@ -314,12 +303,13 @@ static char *printable(const char *path) {
 
 /* After the end. A commondir would redirect git to a configuration of the cage's choice, so it is taken away. */
 void report_new_files(const Run *run) {
+    stand_in(run->projects);
     for (size_t i = 0; i < run->watched.count; i++) {
         const char *path = run->watched.at[i];
         if (!exists(path)) continue;
         size_t length = strlen(path), ending = strlen("/commondir");
         if (length > ending && !strcmp(path + length - ending, "/commondir")) {
-            unlink(path);
+            unlink(near(path));
             dprintf(2, "sbox: %s appeared in the cage and was removed: git outside would have run what it names.\n", printable(path));
         } else {
             dprintf(2, "sbox: %s appeared in the cage. Programs outside may run what it says: read it before you open the "

@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include "sbox.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,16 +17,22 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { TRIES = 400, PAUSE_MICROSECONDS = 5000 };
 
-static List held, parkings; /* `parkings` has for each path in `held` where it is parked, or "" */
-static int *locks;          /* descriptors, one for each path in `held` */
+static List held, parkings; /* `parkings` has for each path in `held` its name in the yard, or "" */
+static int yard_fd = -1;
+static struct {
+    int lock; /* a descriptor */
+    Holding found;
+    struct timespec changed; /* when it was found so */
+} *known; /* one for each path in `held` */
 
-static bool is_at(int fd, const char *path) {
-    struct stat opened, named;
-    return !fstat(fd, &opened) && !lstat(path, &named) && opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+static bool is_at(const struct stat *opened, const char *path) {
+    struct stat named;
+    return !lstat(near(path), &named) && opened->st_ino == named.st_ino && opened->st_dev == named.st_dev;
 }
 
 static bool is_marked(int fd) {
@@ -33,46 +40,75 @@ static bool is_marked(int fd) {
     return !fstat(fd, &info) && info.st_mode & S_ISVTX;
 }
 
-static bool move(const char *from, const char *to) {
-    return !renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
+/* An open directory that can be read and holds nothing. */
+static bool holds_nothing(int fd) {
+    char room[4096] __attribute__((aligned(8)));
+    long count;
+    lseek(fd, 0, SEEK_SET);
+    while ((count = syscall(SYS_getdents64, fd, room, sizeof room)) > 0)
+        for (long at = 0; at < count; at += ((struct dirent64 *)(void *)(room + at))->d_reclen) {
+            const char *name = ((struct dirent64 *)(void *)(room + at))->d_name;
+            if (strcmp(name, ".") && strcmp(name, "..")) return false;
+        }
+    return count == 0;
 }
 
-static void put_away(const char *path, const char *parking) {
-    if (!*parking || !is_empty(path) || !move(path, parking))
-        rmdir(path); /* only if it is empty */
-    else if (!is_empty(parking) && !move(parking, path)) /* someone outside just used it, and made another */
-        dprintf(2, "sbox: what was just written to %s is in %s.\n", path, parking);
+static void put_away(int fd, const char *path, const char *parking, bool untouched) {
+    if (!*parking || !untouched || renameat2(AT_FDCWD, near(path), yard_fd, parking, RENAME_NOREPLACE))
+        rmdir(near(path)); /* only if it is empty */
+    else if (!holds_nothing(fd) && renameat2(yard_fd, parking, AT_FDCWD, near(path), RENAME_NOREPLACE))
+        dprintf(2, "sbox: what was just written to %s is in ~/.local/state/sbox/yard/%s.\n", path, parking); /* from outside */
 }
 
 /* At the end, however it comes: nothing of the cage runs any more. */
 void let_go(void) {
+    struct stat now;
     for (size_t i = 0; i < held.count; i++) {
-        if (!flock(locks[i], LOCK_EX | LOCK_NB) && is_marked(locks[i]) && is_at(locks[i], held.at[i]))
-            put_away(held.at[i], parkings.at[i]);
-        close(locks[i]);
+        if (!flock(known[i].lock, LOCK_EX | LOCK_NB) && !fstat(known[i].lock, &now) && now.st_mode & S_ISVTX &&
+            is_at(&now, held.at[i]))
+            put_away(known[i].lock, held.at[i], parkings.at[i],
+                     now.st_mtim.tv_sec == known[i].changed.tv_sec && now.st_mtim.tv_nsec == known[i].changed.tv_nsec);
+        close(known[i].lock);
     }
     held.count = 0;
 }
 
-static void keep(const char *path, const char *parking, int fd) {
+static void keep(const char *path, const char *parking, int fd, Holding found, const struct stat *info) {
     if (!held.count) atexit(let_go);
-    if (held.count % 64 == 0 && !(locks = realloc(locks, (held.count + 64) * sizeof *locks)))
+    if (held.count % 64 == 0 && !(known = realloc(known, (held.count + 64) * sizeof *known)))
         fail("out of memory. Nothing was run.");
-    locks[held.count] = fd;
+    known[held.count].lock = fd;
+    known[held.count].found = found;
+    known[held.count].changed = info->st_mtim;
     add(&held, path);
     add(&parkings, parking);
 }
 
+/* The parked directory put back in its place, with a shared lock; -1 when there is none, or not an empty one: an older
+ * cage, which could write there when it was in its place, may still have it open. */
+static int fetch(const char *path, const char *parking) {
+    struct stat info;
+    int fd = *parking ? openat(yard_fd, parking, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NOATIME) : -1;
+    if (fd < 0) return -1;
+    if (holds_nothing(fd) && !renameat2(yard_fd, parking, AT_FDCWD, near(path), RENAME_NOREPLACE) &&
+        !flock(fd, LOCK_SH | LOCK_NB) && !fstat(fd, &info) && is_at(&info, path))
+        return fd;
+    close(fd);
+    return -1;
+}
+
 /* The directory at `path`, made when missing, with a shared lock; -1 with errno. */
 static int open_locked(const char *path, const char *parking) {
+    struct stat info;
     for (int i = 0; i < TRIES; i++) {
-        if (*parking && is_empty(parking)) move(parking, path); /* where that fails the next line says why */
-        if (mkdir(path, S_ISVTX | 0755) && errno != EEXIST) return -1;
-        int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        int fetched = fetch(path, parking);
+        if (fetched >= 0) return fetched;
+        if (mkdir(near(path), S_ISVTX | 0755) && errno != EEXIST) return -1;
+        int fd = open(near(path), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0 && errno != ENOENT) return -1;
         if (fd < 0) continue; /* another run has just removed it */
         bool locked = !flock(fd, LOCK_SH | LOCK_NB);
-        if (locked && is_at(fd, path)) return fd;
+        if (locked && !fstat(fd, &info) && is_at(&info, path)) return fd;
         bool busy = !locked && errno == EWOULDBLOCK;
         if (!locked && (!busy || !is_marked(fd))) return fd; /* a file system without locks, or not ours to remove */
         close(fd);
@@ -81,35 +117,35 @@ static int open_locked(const char *path, const char *parking) {
     return errno = EWOULDBLOCK, -1;
 }
 
-/* Whether this user, without root's rights, can make a file in it. */
-static bool can_be_filled(const char *directory) {
-    struct stat info;
-    if (stat(directory, &info)) return false;
-    if (info.st_uid == geteuid()) return true;
-    return geteuid() ? !access(directory, W_OK) : (info.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+/* Whether this user, without root's rights, can make a file in the directory. */
+static bool can_be_filled(const char *directory, const struct stat *info) {
+    if (info->st_uid == geteuid()) return true;
+    return geteuid() ? !access(near(directory), W_OK) : (info->st_mode & (S_IWGRP | S_IWOTH)) != 0;
 }
 
 /* Named after the directory, whatever that is called later. */
-static const char *parking_of(const char *directory, const char *yard) {
-    struct stat info;
-    return yard && !stat(directory, &info) ? text("%s/%lx-%lx", yard, (long)info.st_dev, (long)info.st_ino) : "";
+static const char *parking_of(const struct stat *directory, const char *yard) {
+    if (yard && yard_fd < 0) yard_fd = open(yard, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return yard && yard_fd >= 0 ? text("%lx-%lx", (long)directory->st_dev, (long)directory->st_ino) : "";
 }
 
 Holding hold(const char *directory, const char *path, const char *yard) {
-    struct stat info;
+    struct stat info, above;
     for (size_t i = held.count; i-- > 0;)
-        if (!strcmp(held.at[i], path)) return is_marked(locks[i]) && is_empty(path) ? PLACEHOLDER : FILES;
-    bool missing = lstat(path, &info) != 0;
+        if (!strcmp(held.at[i], path)) return known[i].found;
+    if (stat(near(directory), &above)) return NOTHING;
+    bool missing = lstat(near(path), &info) != 0;
     if (!missing && S_ISLNK(info.st_mode)) return LINKED;
     if (!missing && !S_ISDIR(info.st_mode)) return FILES;
-    if (missing && !can_be_filled(directory)) return NOTHING;
+    if (missing && !can_be_filled(directory, &above)) return NOTHING;
     mode_t mask = umask(022); /* other users have to be able to lock it */
-    const char *parking = parking_of(directory, yard);
-    int fd = open_locked(path, parking), error = errno;
+    const char *parking = parking_of(&above, yard);
+    int fd = open_locked(path, missing ? parking : ""), error = errno;
     umask(mask);
     if (fd >= 0) {
-        keep(path, parking, fd);
-        return is_marked(fd) && is_empty(path) ? PLACEHOLDER : FILES;
+        bool empty = !fstat(fd, &info) && info.st_mode & S_ISVTX && holds_nothing(fd);
+        keep(path, parking, fd, empty ? PLACEHOLDER : FILES, &info);
+        return empty ? PLACEHOLDER : FILES;
     }
     if (!missing && error == EACCES) return FILES;
     if (error == EROFS || error == ENOENT) return NOTHING;

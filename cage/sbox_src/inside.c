@@ -161,18 +161,22 @@ static int take(Mounts *mounts, char kind, int source, const char *from, const c
     case FOLDER: return mkdir(target, 0700);
     case IGNORE: return ignore_all(target);
     case LINK: return make_parents(target), symlink(from, target);
-    case HIDE: return hide(target);
+    case HIDE: return hide(near(target));
     case LAYER: return layer(mounts, source, target);
-    case PIN: return pin(target);
+    case PIN: return pin(near(target));
     case SAVE:
+        stand_in(target);
         mounts->saved = (int)syscall(SYS_open_tree, AT_FDCWD, target, OPEN_TREE_CLONE | O_CLOEXEC | AT_RECURSIVE);
         return mounts->saved;
-    case COVER: return (int)syscall(SYS_move_mount, mounts->saved, "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH);
+    case COVER:
+        if (syscall(SYS_move_mount, mounts->saved, "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH)) return -1;
+        stand_in(target); /* on top of the pins */
+        return 0;
     case VIEW:
         mkdir(target, 0700);
         return mount(from, target, NULL, MS_BIND | MS_REC, NULL) ? -1 : make_read_only(target);
-    case GUARD: return unless_gone(mount(from, target, NULL, MS_BIND, NULL));
-    case HOLD: return mount(from, target, NULL, MS_BIND, NULL);
+    case GUARD: return unless_gone(mount(from, near(target), NULL, MS_BIND, NULL));
+    case HOLD: return mount(from, near(target), NULL, MS_BIND, NULL);
     case DONE: return umount2(target, MNT_DETACH) ? -1 : rmdir(target);
     case LOCK: return lock(target);
     default: return errno = EINVAL, -1;
@@ -245,9 +249,8 @@ static void limit(int kind, long value) {
 }
 
 /* The plan: numbers, places, steps and the command, as strings one after another. */
-int write_plan(const Run *run) {
-    int fd = memfd_create("plan", MFD_CLOEXEC);
-    FILE *file = fd < 0 ? NULL : fdopen(dup(fd), "w");
+void write_plan(const Run *run, int fd) {
+    FILE *file = fdopen(fd, "w");
     if (!file) fail("no descriptors are left (%s). Nothing was run.", strerror(errno));
     fprintf(file, "%u%c%ld%c%ld%c%ld%c%ld%c", run->default_signals, 0, run->limit_processes, 0, run->limit_file_size, 0,
             run->limit_memory, 0, run->limit_cpu, 0);
@@ -258,7 +261,6 @@ int write_plan(const Run *run) {
         for (size_t j = 0; j < lists[i]->count; j++) fwrite(lists[i]->at[j], 1, strlen(lists[i]->at[j]) + 1, file);
     }
     if (fclose(file)) fail("the plan of the cage could not be written (%s). Nothing was run.", strerror(errno));
-    return fd;
 }
 
 static char *next(char **rest, char *end) {
@@ -286,6 +288,8 @@ void inside(int plan_fd, int report_fd) {
     fcntl(report_fd, F_SETFD, FD_CLOEXEC);
     fcntl(plan_fd, F_SETFD, FD_CLOEXEC);
     fcntl(7, F_SETFD, FD_CLOEXEC);
+    char go;
+    if (recv(report_fd, &go, 1, 0) != 1) _exit(EXIT_CAGE); /* sbox has ended, or found that nothing may be run */
     struct stat info;
     char *rest = MAP_FAILED;
     if (!fstat(plan_fd, &info))

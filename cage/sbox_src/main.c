@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -136,10 +137,15 @@ const char *bubblewrap(void) {
 }
 
 static void bubblewrap_arguments(const Run *run, List *argv) {
+    static const char *const WALLS[] = {
+        "--unshare-user", "--unshare-pid", "--as-pid-1", "--unshare-ipc", "--unshare-net", "--die-with-parent",
+        /* the program inside needs these two for its mounts and gives them up before the command starts */
+        "--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_DAC_OVERRIDE", "--cap-add", "CAP_SETPCAP",
+        /* all of it becomes read-only inside, but for the zones: bubblewrap looks through all mounts for each --bind */
+        "--bind", "/", "/", "--proc", "/proc", "--chdir", "/", "--"};
     if (run->grant) launch_with_proxy(run, argv);
     add(argv, run->grant ? bubblewrap() : "bwrap");
-    for (size_t i = 0; i < run->options.count; i++) add(argv, run->options.at[i]);
-    add(argv, "--");
+    for (size_t i = 0; i < sizeof WALLS / sizeof *WALLS; i++) add(argv, WALLS[i]);
     addf(argv, "/proc/self/fd/%d", SELF_FD);
 }
 
@@ -298,29 +304,42 @@ static int exit_like(int status) {
     return WEXITSTATUS(status);
 }
 
-static int run_command(Run *run) {
-    static Tail tail;
-    Report report = {0};
+typedef struct {
+    int parent, reports, errors, plan; /* descriptors: our caller, what comes from inside, the command's stderr, the plan */
+    off_t stderr_start;
+} Cage;
+
+/* bubblewrap gets ready while we look what there is to guard; the program inside waits for the plan. */
+static Cage start_cage(const Run *run) {
     int reports[2], errors[2] = {-1, -1}, on = 1;
     struct stat stderr_then = {0};
     fstat(2, &stderr_then);
     pid_t parent_pid = getppid();
     int parent = parent_pid > 1 ? (int)syscall(SYS_pidfd_open, parent_pid, 0) : -1;
     if (getppid() != parent_pid) exit(EXIT_CAGE);
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, reports) ||
+    int plan = memfd_create("plan", MFD_CLOEXEC);
+    if (plan < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, reports) ||
         setsockopt(reports[0], SOL_SOCKET, SO_PASSCRED, &on, sizeof on) ||
         (is_pipe_of_its_own() && pipe2(errors, O_CLOEXEC)))
         fail("no descriptors are left (%s). Nothing was run.", strerror(errno));
     List argv = {0};
     bubblewrap_arguments(run, &argv);
     const char *program = run->grant ? argv.at[0] : bubblewrap() ? bubblewrap() : "";
-    int descriptors[] = {open("/proc/self/exe", O_RDONLY | O_CLOEXEC), write_plan(run), reports[1], run->grant_fd};
+    int descriptors[] = {open("/proc/self/exe", O_RDONLY | O_CLOEXEC), plan, reports[1], run->grant_fd};
     if ((cage_pid = vfork()) == 0) start_bubblewrap(program, argv.at, run->env.at, descriptors, errors[1]);
     if (cage_pid < 0) fail("no process could be started (%s). Nothing was run.", strerror(errno));
     if (last_signal) end_cage(); /* it came before the cage could get it */
     close(reports[1]);
     if (errors[1] >= 0) close(errors[1]);
-    int status = supervise(reports[0], errors[0], parent, &report, &tail);
+    return (Cage){parent, reports[0], errors[0], plan, stderr_then.st_size};
+}
+
+static int run_command(Run *run, const Cage *cage) {
+    static Tail tail;
+    Report report = {0};
+    write_plan(run, cage->plan);
+    send(cage->reports, "g", 1, MSG_NOSIGNAL); /* where nobody waits for it, supervise() learns why */
+    int status = supervise(cage->reports, cage->errors, cage->parent, &report, &tail);
     if (last_signal && report.stage != 'r') die_of(last_signal);
     report_new_files(run);
     if (run->scratch) remove_tree(run->scratch);
@@ -332,7 +351,7 @@ static int run_command(Run *run) {
     if (run->grant && !report.stage && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_CAGE) return EXIT_CAGE; /* said */
     if (report.stage != 'r') explain(run, &report);
     if (!WIFEXITED(status) || WEXITSTATUS(status)) {
-        read_tail_of_file(&tail, stderr_then.st_size);
+        read_tail_of_file(&tail, cage->stderr_start);
         say_what_was_stopped(run, &tail);
     }
     return exit_like(status);
@@ -375,8 +394,9 @@ int main(int argc, char **argv) {
     keep_environment(&run, &settings, environ);
     catch_signals(&run);
     allow_many_descriptors();
+    Cage cage = start_cage(&run);
     plan_cage(&run, &settings);
     plan_guards(&run);
     plan_seals(&run);
-    return run_command(&run);
+    return run_command(&run, &cage);
 }

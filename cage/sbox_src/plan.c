@@ -28,9 +28,22 @@ static const char *const TOOLCHAINS[] = {
 /* Hidden even where a setting shows what is around them. */
 static const char *const CREDENTIALS[] = {".config/slack-gate", ".config/spikybot", ".config/git/credentials", ".bun/install/.npmrc", ".sdkman/etc/config"};
 
+static const char *standing; /* where we stand, NULL for anywhere */
+static size_t standing_length;
+
+void stand_in(const char *directory) {
+    standing = chdir(directory) ? NULL : directory;
+    standing_length = strlen(directory);
+}
+
+const char *near(const char *path) {
+    if (!standing || strncmp(path, standing, standing_length) || path[standing_length] != '/') return path;
+    return path + standing_length + 1;
+}
+
 bool exists(const char *path) {
     struct stat ignored;
-    return lstat(path, &ignored) == 0;
+    return lstat(near(path), &ignored) == 0;
 }
 
 bool is_below(const char *path, const char *directory) {
@@ -122,7 +135,7 @@ static void remove_left_layers(const Run *run) {
 }
 
 bool is_empty(const char *path) {
-    DIR *directory = opendir(path);
+    DIR *directory = opendir(near(path));
     struct dirent *entry;
     bool empty = directory != NULL;
     while (empty && (entry = readdir(directory))) empty = !strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..");
@@ -209,20 +222,11 @@ static void show_devices(Run *run) {
 }
 
 void plan_cage(Run *run, const Settings *settings) {
-    static const char *const WALLS[] = {
-        "--unshare-user", "--unshare-pid", "--as-pid-1", "--unshare-ipc", "--unshare-net", "--die-with-parent",
-        /* the program inside needs these two for its mounts and gives them up before the command starts */
-        "--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_DAC_OVERRIDE", "--cap-add", "CAP_SETPCAP",
-        /* all of it becomes read-only inside, but for the zones: bubblewrap looks through all mounts for each --bind */
-        "--bind", "/", "/", "--proc", "/proc"};
-    for (size_t i = 0; i < sizeof WALLS / sizeof *WALLS; i++) add(&run->options, WALLS[i]);
     make_state(run);
     step(run, ZONE, "", run->tmp);
     step(run, ZONE, "", run->projects);
     if (run->state) step(run, ZONE, "", run->state);
     show_devices(run);
-    add(&run->options, "--chdir");
-    add(&run->options, "/");
 
     step(run, EMPTY, "", "/run");
     const char *other = passwd_home();

@@ -27,7 +27,6 @@ typedef struct {
     const char *cwd, *home, *projects, *cache, *tmp, *state;
     const char *grant; /* the name of a network grant, NULL for none */
     int grant_fd;      /* a grant of this run alone, -1 for none */
-    List options;  /* for bubblewrap, before `--` */
     List env;      /* NAME=value, all that the command inherits */
     List steps;    /* mounts made inside, see steps.h */
     List watched;  /* files that must not appear while the cage runs */
@@ -48,12 +47,14 @@ typedef struct {
 void read_settings(Run *run, Settings *settings);
 void keep_environment(Run *run, const Settings *settings, char **environ);
 
-/* plan.c: fills options and steps */
+/* plan.c: fills the steps */
 void find_places(Run *run);
 void plan_cage(Run *run, const Settings *settings);
 void plan_seals(Run *run); /* what comes after all other steps */
 void step(Run *run, char kind, const char *source, const char *target);
 bool is_below(const char *path, const char *directory); /* equal counts */
+void stand_in(const char *directory);    /* work there: names below it are found faster */
+const char *near(const char *path);      /* the same place, seen from there */
 bool exists(const char *path);
 bool is_empty(const char *path); /* a directory that can be read and holds nothing */
 void remove_tree(const char *path);
@@ -80,7 +81,7 @@ void let_go(void);
 
 /* inside.c: the last step before the command, inside the cage */
 void inside(int plan_fd, int report_fd) __attribute__((noreturn));
-int write_plan(const Run *run); /* a descriptor that `inside` reads */
+void write_plan(const Run *run, int fd); /* what `inside` reads when it is told to go on */
 int load_filter(void);          /* 0, or -1 with errno */
 
 /* What `inside` reports, one message: the stage reached and errno. */
