@@ -17,6 +17,7 @@ from slack_gate.config import load
 from slack_gate.core.display import one_line, visible
 from slack_gate.errors import LogError, NotFound
 from slack_gate.store.log import verify as verify_chain
+from slack_gate.store.store import Store
 
 # A daemon may be writing: its newest line is in the database a moment before it is in the file. Seconds between looks.
 PAUSES_S = (0.2, 1.0, 0.0)
@@ -24,10 +25,14 @@ PAUSES_S = (0.2, 1.0, 0.0)
 
 @click.group(invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="The lines as they stand in the file.")
+@click.option("--all", "of_all", is_flag=True, help="Every daemon's lines on this database, in the order of time.")
 @click.pass_context
-def log(ctx: click.Context, as_json: bool) -> None:
+def log(ctx: click.Context, as_json: bool, of_all: bool) -> None:
     """Show the log, or verify that nothing in it was changed or removed."""
     if ctx.invoked_subcommand is not None:
+        return
+    if of_all:
+        with_store(lambda store: _show_all(store, as_json))
         return
     with _opened(load().log_path) as lines:
         for number, line in enumerate(lines, 1):
@@ -50,6 +55,24 @@ def verify() -> None:
         time.sleep(pause)
     click.echo(f"The log {path} does not hold: {fault}.")
     sys.exit(1)
+
+
+async def _show_all(store: Store, as_json: bool) -> None:
+    """The daemons' logs as one. With `as_json` each line has one field more, `daemon`; its hash is over the others."""
+    logs = {name: await store.log_lines(name, 0) for name in await store.log_chains()}
+    shown = dict.fromkeys(logs, 0)
+    while logs := {name: lines for name, lines in logs.items() if lines}:
+        name = min(logs, key=lambda name: (json.loads(logs[name][0])["ts"], name))
+        text = logs[name].pop(0)
+        shown[name] += 1
+        if as_json:
+            click.echo(json.dumps({"daemon": name, **json.loads(text)}))
+        else:
+            click.echo(
+                f"{one_line(name, 40)}  {_readable(text, shown[name])}" if name else _readable(text, shown[name])
+            )
+        if not logs[name]:
+            logs[name] = await store.log_lines(name, shown[name])
 
 
 def _checked(path: Path) -> tuple[str | None, int]:
