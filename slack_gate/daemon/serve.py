@@ -46,6 +46,7 @@ from slack_gate.slack.people import People
 from slack_gate.store.cards import Cards
 from slack_gate.store.store import Store
 from slack_gate.store.wakeups import Wakeups
+from slack_gate.terminal import Terminal
 from slack_gate.web.agent_api import AgentApi, agent_socket
 from slack_gate.web.page import Page, announced
 
@@ -136,6 +137,9 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
         changes.also(outbox.wake)
         await opened.enter_async_context(link.opened())
         works.append(outbox.run(gate))
+    if house.terminal:
+        alone = not (house.approvers or house.page)
+        works.append(Terminal(gate, store, house.home, alone, changes.also).run())
     tasks = [group.create_task(work) for work in works]
     opened.callback(lambda: [task.cancel() for task in tasks])
     opened.push_async_callback(runs.close)
