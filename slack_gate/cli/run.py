@@ -44,8 +44,8 @@ def run(command: tuple[str, ...], reason: str, timeout: int | None, approved: st
 
 
 def _asked(command: tuple[str, ...], reason: str, timeout: int | None) -> dict[str, Any]:
-    text = shlex.join(command)
-    return {"command": text, "reason": reason, "timeoutSeconds": timeout or 30, "cwd": os.getcwd(), "agent": "slack-gate run"}
+    asked = {"command": shlex.join(command), "reason": reason, "timeoutSeconds": timeout or 30}
+    return {**asked, "cwd": os.getcwd(), "agent": "slack-gate run"}
 
 
 def _followed(body: dict[str, Any]) -> dict[str, Any]:
