@@ -91,6 +91,8 @@ class Page:
         self._health = health
         self._clock = clock
         self._viewers = 0
+        self._version = 0  # grows with each change
+        changes.also(self._newer)
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(HERE / "templates"),
             autoescape=True,
@@ -106,6 +108,9 @@ class Page:
         self.port = listener.getsockname()[1]
         async with opened(self._application(), listener):
             yield
+
+    def _newer(self) -> None:
+        self._version += 1
 
     @property
     def address(self) -> str:
@@ -144,9 +149,11 @@ class Page:
     # What waits
 
     async def _list(self, _request: web.Request) -> web.Response:
+        version = self._version  # before what is read: a change in between is told again
         waiting = sorted(await self._requests.pending(self._home), key=lambda one: one.created_at)
         ended = await self._requests.ended(self._home, HISTORY)
         page = self._templates.get_template("page.html").render(
+            version=version,
             host=socket.gethostname(),
             pending=[
                 pending(one, self.login.token(one.id, one.digest), keys_to_remember(one.event)) for one in waiting
@@ -156,7 +163,7 @@ class Page:
         return web.Response(text=page, content_type="text/html")
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        """A line for each change, until the page is closed; somebody looks at it as long as it listens."""
+        """The newest version at first and after each change; somebody looks at the page as long as it listens."""
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         changed = asyncio.Event()
@@ -165,8 +172,9 @@ class Page:
         try:
             with self._gate.viewed():
                 while True:
-                    line = b"data: changed\n\n" if await _within(changed, ALIVE_S) else b":\n\n"
+                    news = await _within(changed, ALIVE_S)
                     changed.clear()
+                    line = b"data: %d\n\n" % self._version if news else b":\n\n"
                     async with asyncio.timeout(STUCK_S):
                         await response.write(line)
         except (ConnectionError, TimeoutError):

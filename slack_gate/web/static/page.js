@@ -24,10 +24,11 @@ function take(html) {
   const count = fresh.getElementById("count").textContent;
   const shown = document.getElementById("count");
   if (shown.textContent !== count) shown.textContent = count;
-  const history = document.getElementById("history");
-  const now = ready(document.adoptNode(fresh.getElementById("history")));
-  if (history.innerHTML !== now.innerHTML && !history.contains(document.activeElement)) history.replaceWith(now);
+  const past = document.getElementById("past");
+  const now = ready(document.adoptNode(fresh.getElementById("past")));
+  if (past.innerHTML !== now.innerHTML) past.replaceWith(now);
   document.title = fresh.title;
+  document.body.dataset.version = fresh.body.dataset.version;
 }
 
 // Its request has ended. Where somebody is in it, it goes once they have left it.
@@ -108,5 +109,8 @@ setInterval(() => document.querySelectorAll(".left").forEach(left), 1000);
 ready(document);
 
 const events = new EventSource("/events");
-events.onmessage = refresh;
+events.onmessage = (event) => {
+  if (event.data !== document.body.dataset.version) refresh();
+};
+events.onopen = () => say(trouble, "");
 events.onerror = () => say(trouble, "Not connected to slack-gate: what is shown may be old. Reload the page.");

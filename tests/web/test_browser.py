@@ -1,0 +1,303 @@
+"""The approval page in a real Chromium: on a phone and on a desk, by keyboard alone, without scripts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
+
+from slack_gate.core.event import ToolEvent
+from slack_gate.core.request import State
+from slack_gate.daemon.gate import Caller
+from tests.local_slack.test_page import ARGUMENTS, ARTIFACTS, CHROMIUM
+from tests.web.conftest import Doors
+
+SCREENS: dict[str, Any] = {"phone": {"width": 360, "height": 740}, "desk": {"width": 1280, "height": 800}}
+LONG = "printf '%s' " + "a-rather-long-word-" * 30 + " && rm -rf build"
+
+expect.set_options(timeout=30_000)
+pytestmark = pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="needs /usr/bin/chromium")
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        await browser.close()
+
+
+class Visit:
+    """A page with the login, and everything that a browser complained of."""
+
+    def __init__(self, context: BrowserContext, page: Page, problems: list[str]) -> None:
+        self.context = context
+        self.page = page
+        self.problems = problems
+        self.received = 0
+
+    async def shot(self, name: str) -> None:
+        ARTIFACTS.mkdir(exist_ok=True)
+        await self.page.screenshot(path=ARTIFACTS / f"page-{name}.png", full_page=True)
+
+
+async def visit(browser: Browser, doors: Doors, screen: str = "desk", **context: Any) -> Visit:
+    opened = await browser.new_context(
+        viewport=SCREENS[screen],
+        http_credentials={"username": "human", "password": doors.page.login.password},
+        **context,
+    )
+    page, problems = await opened.new_page(), list[str]()
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda line: problems.append(line.text) if line.type in ("error", "warning") else None)
+    page.on("request", lambda sent: problems.append(sent.url) if not sent.url.startswith(doors.page_url) else None)
+    page.set_default_timeout(30_000)
+    await page.goto(doors.page_url)
+    return Visit(opened, page, problems)
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_a_request_comes_in_is_read_and_approved(
+    browser: Browser, doors: Doors, screen: str, scheme: str
+) -> None:
+    seen = await visit(browser, doors, screen, color_scheme=scheme)
+    page = seen.page
+    await expect(page.get_by_role("status").first).to_have_text("Nothing is waiting")
+    task, _ = await doors.asking(command=LONG.replace("rm -rf build", "true"), reason="to see it")
+    card = page.get_by_role("article", name="agent wants to run in the cage:")
+    await expect(card).to_be_visible()  # by itself
+    await expect(page.get_by_role("status").first).to_have_text("1 waiting for you")
+    assert await page.title() == "(1) slack-gate"
+    assert (await card.locator("pre").first.text_content() or "").strip() == LONG.replace("rm -rf build", "true")
+    await seen.shot(f"{screen}-{scheme}")
+    width = await page.evaluate("document.documentElement.scrollWidth")
+    assert width <= SCREENS[screen]["width"]  # nothing is out of view to the right
+    for name in ("Approve", "Deny"):
+        box = await card.get_by_role("button", name=name, exact=True).bounding_box()
+        assert box is not None and box["height"] >= 44 and box["width"] >= 44
+    await card.get_by_role("button", name="Approve", exact=True).click()
+    assert (await task)["decision"] == "ran"
+    await expect(page.locator("#history")).to_contain_text("approved by a person on the page")
+    await expect(card).to_have_count(0)
+    assert seen.problems == []
+
+
+async def test_by_keyboard_alone(browser: Browser, doors: Doors) -> None:
+    task, request = await doors.asking(command="make all")
+    seen = await visit(browser, doors)
+    page = seen.page
+    order = []
+    for _ in range(4):
+        await page.keyboard.press("Tab")
+        order.append(await page.evaluate("document.activeElement.name + ' ' + document.activeElement.tagName"))
+    assert order == ["reason TEXTAREA", "ok BUTTON", "ok BUTTON", "undefined SUMMARY"]
+    assert await page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+    await page.keyboard.press("Shift+Tab")
+    await page.keyboard.press("Shift+Tab")
+    await page.keyboard.press("Shift+Tab")
+    await page.keyboard.type("not today")
+    await page.keyboard.press("Enter")  # a line end, no button: typing a reason approves nothing
+    await page.keyboard.press("Tab")
+    await page.keyboard.press("Tab")
+    assert await page.evaluate("document.activeElement.textContent") == "Deny"
+    assert (await doors.daemon.store.request(request.id)).state is State.PENDING  # type: ignore[union-attr]
+    await page.keyboard.press("Enter")
+    answer = await task
+    assert answer["decision"] == "denied" and "not today" in answer["message"]
+    task, request = await doors.asking(command="make install")
+    await expect(page.get_by_role("article")).to_be_visible()
+    for _ in range(2):
+        await page.keyboard.press("Tab" if not await focused(page, "Approve") else "Shift")
+    while not await focused(page, "Approve"):
+        await page.keyboard.press("Shift+Tab")
+    await page.keyboard.press("Space")
+    assert (await task)["by"] == "human-web"
+    assert seen.problems == []
+
+
+async def focused(page: Page, label: str) -> bool:
+    return bool(await page.evaluate("document.activeElement.textContent") == label)
+
+
+async def test_updates_take_neither_focus_nor_words(browser: Browser, doors: Doors) -> None:
+    _, first = await doors.asking(command="make first")
+    other, second = await doors.asking(command="make second")
+    seen = await visit(browser, doors, "phone")
+    page = seen.page
+    reason = page.locator(f"[id='{first.id}'] textarea")
+    await reason.fill("half a sen")
+    await reason.focus()
+    _, third = await doors.asking(command="make third")
+    await expect(page.locator(f"[id='{third.id}']")).to_be_visible()
+    await doors.decide(second)
+    await other
+    await expect(page.locator(f"[id='{second.id}']")).to_have_count(0)
+    await expect(page.locator("#history")).to_contain_text("make second")
+    await expect(reason).to_have_value("half a sen")
+    await expect(reason).to_be_focused()
+    await page.keyboard.type("tence")
+    await doors.decide(first, "0")  # elsewhere, while somebody writes
+    await expect(page.locator(f"[id='{first.id}'] .said")).to_have_text("This has ended; see below who decided.")
+    await expect(reason).to_have_value("half a sentence")
+    await expect(page.locator(f"[id='{first.id}'] button").first).to_be_disabled()
+    await page.locator(f"[id='{third.id}'] textarea").focus()
+    await expect(page.locator(f"[id='{first.id}']")).to_have_count(0)
+    assert seen.problems == []
+
+
+async def test_a_click_that_comes_too_late_is_told(browser: Browser, doors: Doors) -> None:
+    _, request = await doors.asking(command="make all")
+    seen = await visit(browser, doors)
+    await seen.page.route("**/events", lambda route: route.abort())
+    await seen.page.goto(doors.page_url)
+    await doors.decide(request, "0")
+    await seen.page.get_by_role("button", name="Approve", exact=True).click()
+    said = seen.page.locator(f"[id='{request.id}'] .said")
+    await expect(said).to_have_text("Too late, nothing changed: a person on the page denied it.")
+
+
+async def test_always_is_two_steps_and_says_the_rule(browser: Browser, doors: Doors) -> None:
+    task, _ = await doors.asking(command="cargo build")
+    seen = await visit(browser, doors, "phone")
+    page = seen.page
+    await expect(page.get_by_role("button", name="Always", exact=True)).to_have_count(0)
+    await page.get_by_text("Always …").click()
+    button = page.get_by_role("button", name="Always", exact=True)
+    await expect(button).to_have_accessible_description(
+        "From now on this runs without asking, until revoked: cargo build (any arguments, any directory)"
+    )
+    await button.click()
+    await task
+    (rule,) = await doors.daemon.store.rules()
+    assert rule.shown == "cargo build"
+    assert seen.problems == []
+
+
+async def test_without_scripts(browser: Browser, doors: Doors) -> None:
+    task, _ = await doors.asking(command="make all")
+    seen = await visit(browser, doors, "phone", java_script_enabled=False)
+    page = seen.page
+    await page.get_by_label("Reason, as the agent will read it").fill("no scripts")
+    await page.get_by_role("button", name="Deny", exact=True).click()
+    assert "no scripts" in (await task)["message"]
+    await expect(page.locator("#history")).to_contain_text("Denied by a person on the page")
+    _, request = await doors.asking(command="make more")
+    await expect(page.get_by_role("article")).to_be_visible()  # the page comes anew by itself
+    await doors.decide(request, "0")
+
+
+async def test_what_a_screen_reader_is_told(browser: Browser, doors: Doors) -> None:
+    await doors.asking(command="make all")
+    event = ToolEvent("codex", "s", "c", "Write", {"file_path": "/etc/motd", "content": "a\nb\n"}, "/w")
+    await doors.daemon.gate.submit(event, Caller("a" * 32, 60.0))
+    seen = await visit(browser, doors)
+    page = seen.page
+    await expect(page.get_by_role("article", name="codex wants to use Write:")).to_be_visible()
+    assert await page.evaluate("document.documentElement.lang") == "en"
+    found = await page.evaluate(
+        """() => ({
+            unnamed: Array.from(document.querySelectorAll('button, textarea, summary'))
+                .filter((e) => !(e.labels?.length || e.textContent.trim())).length,
+            ids: Array.from(document.querySelectorAll('[id]')).map((e) => e.id),
+            refs: Array.from(document.querySelectorAll('[aria-labelledby], [aria-describedby]'))
+                .flatMap((e) => [e.getAttribute('aria-labelledby'), e.getAttribute('aria-describedby')])
+                .filter(Boolean).filter((id) => !document.getElementById(id)),
+            levels: Array.from(document.querySelectorAll('h1, h2, h3')).map((e) => Number(e.tagName[1])),
+            landmarks: document.querySelectorAll('main').length,
+            live: document.querySelectorAll('[role=status], [role=alert]').length,
+        })"""
+    )
+    assert found["unnamed"] == 0 and found["refs"] == [] and found["landmarks"] == 1 and found["live"] >= 2
+    assert len(set(found["ids"])) == len(found["ids"])
+    assert found["levels"] == [1, 2, 2, 2]
+    button = page.get_by_role("article", name="codex wants to use Write:").get_by_role("button", name="Approve")
+    await expect(button).to_have_accessible_description("codex wants to use Write:")
+    assert seen.problems == []
+
+
+CONTRAST = """() => {
+    const channel = (value) => (value /= 255) <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+    const light = (colour) => {
+        const [r, g, b] = colour.match(/[\\d.]+/g).map(Number);
+        return 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+    };
+    const ground = (e) => {
+        const colour = getComputedStyle(e).backgroundColor;
+        return colour === 'rgba(0, 0, 0, 0)' && e.parentElement ? ground(e.parentElement) : colour;
+    };
+    return Array.from(document.querySelectorAll('body *')).filter((e) => e.checkVisibility()).map((e) => {
+        const [a, b] = [light(getComputedStyle(e).color), light(ground(e))].sort((x, y) => y - x);
+        return [(a + 0.05) / (b + 0.05), e.tagName + ' ' + e.className];
+    }).filter(([ratio]) => ratio < 4.5);
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_every_text_can_be_read(browser: Browser, doors: Doors, scheme: str) -> None:
+    await doors.asking(command="cargo build")
+    seen = await visit(browser, doors, color_scheme=scheme)
+    await seen.page.get_by_text("Always …").click()
+    assert await seen.page.evaluate(CONTRAST) == []
+
+
+async def test_another_site_cannot_frame_or_press(browser: Browser, doors: Doors) -> None:
+    """With the person logged in, in the same browser."""
+    _, request = await doors.asking(command="make all")
+    seen = await visit(browser, doors)
+    form = doors.form(request)
+    fields = "".join(f'<input name="{name}" value="{value}">' for name, value in form.items())
+    evil = f'<iframe src="{doors.page_url}"></iframe><form method=post action="{doors.page_url}decide">{fields}</form>'
+    await seen.context.route("http://evil.example/*", lambda route: route.fulfill(body=evil, content_type="text/html"))
+    page = await seen.context.new_page()
+    await page.goto("http://evil.example/")
+    frame = page.frames[1]
+    assert await frame.locator("article").count() == 0
+    async with page.expect_navigation() as found:
+        await page.evaluate("document.forms[0].submit()")
+    answer = await found.value
+    assert answer is not None and answer.status == 403
+    row = await doors.daemon.store.request(request.id)
+    assert row is not None and row.state is State.PENDING
+
+
+async def test_a_line_that_wraps_does_not_pass_for_two(browser: Browser, doors: Doors) -> None:
+    await doors.asking(command=LONG + "\necho next")
+    seen = await visit(browser, doors, "phone")
+    lefts = await seen.page.evaluate(
+        """() => Array.from(document.querySelectorAll('pre')[0].children).map((line) => {
+            const range = document.createRange();
+            range.selectNodeContents(line);
+            return Array.from(range.getClientRects()).map((r) => Math.round(r.left));
+        })"""
+    )
+    assert len(lefts) == 2 and len(lefts[0]) > 5
+    assert all(left > lefts[0][0] for left in lefts[0][1:-1]) and lefts[1][0] == lefts[0][0]
+
+
+async def test_what_travels(browser: Browser, doors: Doors) -> None:
+    """From nothing to buttons that work: at most 100 KiB, with a full history."""
+    for number in range(50):
+        event = ToolEvent("a", "s", f"c{number}", "Bash", {"command": f"make number{number} " + "x" * 400}, "/w")
+        filed = await doors.daemon.gate.submit(event, Caller("a" * 32, 60.0))
+        assert not hasattr(filed, "ruling")
+        await doors.decide(filed, "0", reason="because of this and that")  # type: ignore[arg-type]
+    await doors.asking(command=LONG)
+    seen = await visit(browser, doors)
+    session = await seen.context.new_cdp_session(seen.page)
+    received: list[float] = []
+    session.on("Network.loadingFinished", lambda event: received.append(event["encodedDataLength"]))
+    await session.send("Network.enable")
+    await session.send("Network.setCacheDisabled", {"cacheDisabled": True})
+    await seen.page.reload()
+    await expect(seen.page.get_by_role("button", name="Approve", exact=True)).to_be_enabled()
+    await asyncio.sleep(0.5)
+    print(f"transferred: {sum(received):.0f} bytes in {len(received)} answers")
+    if path := os.environ.get("SLACK_GATE_FIGURES"):
+        Path(path).write_text(f"{sum(received):.0f}\n")
+    assert len(received) >= 3 and sum(received) <= 100 * 1024
