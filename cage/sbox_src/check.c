@@ -77,21 +77,3 @@ int check(const Run *run) {
         printf("left     WSL2: not tried; Windows programs need sockets that the cage hides\n");
     return 0;
 }
-
-int show_limits(const Run *run) {
-    const struct {
-        const char *name, *unit;
-        long value;
-    } limits[] = {{"processes", "", run->limit_processes},
-                  {"file-size", " bytes", run->limit_file_size},
-                  {"memory", " bytes of address space a process", run->limit_memory},
-                  {"cpu", " seconds a process", run->limit_cpu}};
-    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
-        if (limits[i].value)
-            printf("%-10s %ld%s\n", limits[i].name, limits[i].value, limits[i].unit);
-        else
-            printf("%-10s no limit\n", limits[i].name);
-    printf("core       0 bytes\n");
-    if (geteuid() == 0) printf("The kernel does not count the processes of root: run sbox as an ordinary user.\n");
-    return 0;
-}

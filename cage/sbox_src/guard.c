@@ -20,7 +20,7 @@
 enum { DEPTH_PROJECTS = 3, DEPTH_TMP = 1, MOST_LINKS = 20 };
 
 /* Read-only where they are; where they are not, their appearance is reported. */
-static const char *const TOOL_FILES[] = {".mcp.json", ".vscode", ".idea", ".envrc"};
+static const char *const TOOL_FILES[] = {".mcp.json", ".vscode", ".idea", ".envrc", ".cursor", ".codex", ".gemini"};
 static const char *const GIT_FILES[] = {"hooks", "config", "config.worktree", "commondir", "gitdir"};
 
 typedef struct {
@@ -189,14 +189,21 @@ static void guard_main_repository(Search *search, const char *zone, const char *
     if (main_worktree && is_below(main_worktree, zone)) look_for_repository(search, zone, main_worktree);
 }
 
-static void guard_repository(Search *search, const char *zone, const char *worktree, const char *git, bool linked) {
+static void guard_tool_files(Search *search, const char *zone, const char *directory) {
+    if (is_below(directory, search->run->projects) && strcmp(zone, search->run->projects)) return; /* the other zone's */
     for (size_t i = 0; i < sizeof TOOL_FILES / sizeof *TOOL_FILES; i++) {
-        const char *path = text("%s/%s", worktree, TOOL_FILES[i]);
-        if (exists(path))
-            guard_entry(search, zone, worktree, TOOL_FILES[i]);
-        else
+        const char *path = text("%s/%s", directory, TOOL_FILES[i]);
+        if (!exists(path)) {
             add(&search->run->watched, path);
+            continue;
+        }
+        pin(search, zone, directory);
+        guard_entry(search, zone, directory, TOOL_FILES[i]);
     }
+}
+
+static void guard_repository(Search *search, const char *zone, const char *worktree, const char *git, bool linked) {
+    guard_tool_files(search, zone, worktree);
     guard_settings(search, zone, worktree);
     if (linked) {
         pin(search, zone, worktree);
@@ -224,11 +231,16 @@ static bool look_for_repository(Search *search, const char *zone, const char *di
     return true;
 }
 
-static void look_below(Search *search, const char *zone, const char *path, int depth) {
+static void look_below(Search *search, const char *zone, const char *path, int depth, int most) {
     DIR *directory = opendir(near(path));
     struct dirent *entry;
     while (directory && (entry = readdir(directory))) {
-        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") || !strcmp(entry->d_name, ".claude")) continue;
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
+        if (!strcmp(entry->d_name, ".claude")) {
+            /* deeper than where they are held everywhere; a link to nowhere, which a cage may have made, stops none here */
+            if (depth < most && !access(near(text("%s/.claude", path)), F_OK)) guard_settings(search, zone, path);
+            continue;
+        }
         if (entry->d_type != DT_DIR && entry->d_type != DT_SOCK && entry->d_type != DT_FIFO && entry->d_type != DT_UNKNOWN)
             continue;
         const char *below = text("%s/%s", path, entry->d_name);
@@ -237,7 +249,10 @@ static void look_below(Search *search, const char *zone, const char *path, int d
         if (S_ISSOCK(info.st_mode) || S_ISFIFO(info.st_mode)) add(&search->hides, below);
         if (!S_ISDIR(info.st_mode)) continue;
         if (depth == DEPTH_PROJECTS) guard_settings(search, zone, below);
-        if (!look_for_repository(search, zone, below) && depth > 1) look_below(search, zone, below, depth - 1);
+        if (look_for_repository(search, zone, below)) continue;
+        const char *settings = text("%s/.claude", below);
+        if (depth < most && !exists(settings)) add(&search->run->watched, settings);
+        if (depth > 1) look_below(search, zone, below, depth - 1, most);
     }
     if (directory) closedir(directory);
 }
@@ -248,7 +263,7 @@ static void look_above(Search *search, const char *zone, const char *cwd) {
     char *path = text("%s", cwd);
     while (strlen(path) > strlen(zone)) {
         guard_settings(search, zone, path);
-        look_for_repository(search, zone, path);
+        if (!look_for_repository(search, zone, path)) guard_tool_files(search, zone, path);
         *strrchr(path, '/') = 0;
     }
 }
@@ -271,9 +286,12 @@ static void find_sockets(Search *search) {
 static void guard_zone(Run *run, const char *zone, int depth) {
     Search search = {.run = run};
     stand_in(zone);
-    if (!strcmp(zone, run->projects) || !strcmp(zone, run->cwd)) guard_settings(&search, zone, zone);
+    if (!strcmp(zone, run->projects) || !strcmp(zone, run->cwd)) {
+        guard_settings(&search, zone, zone);
+        guard_tool_files(&search, zone, zone);
+    }
     look_above(&search, zone, run->cwd);
-    look_below(&search, zone, zone, depth);
+    look_below(&search, zone, zone, depth, depth);
     if (!strcmp(zone, run->tmp)) find_sockets(&search);
     if (search.pins.count) step(run, SAVE, "", zone);
     for (size_t i = 0; i < search.pins.count; i++) step(run, PIN, "", search.pins.at[i]);

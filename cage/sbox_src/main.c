@@ -136,21 +136,22 @@ const char *bubblewrap(void) {
     return NULL;
 }
 
-static void bubblewrap_arguments(const Run *run, List *argv) {
+static void bubblewrap_arguments(Run *run, List *argv) {
     static const char *const WALLS[] = {
         "--unshare-user", "--unshare-pid", "--as-pid-1", "--unshare-ipc", "--unshare-net", "--die-with-parent",
         /* the program inside needs these two for its mounts and gives them up before the command starts */
         "--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_DAC_OVERRIDE", "--cap-add", "CAP_SETPCAP",
         /* all of it becomes read-only inside, but for the zones: bubblewrap looks through all mounts for each --bind */
         "--bind", "/", "/", "--proc", "/proc", "--chdir", "/", "--"};
+    if (by_cgroup(run)) launch_in_scope(run, argv);
     if (run->grant) launch_with_proxy(run, argv);
-    add(argv, run->grant ? bubblewrap() : "bwrap");
+    add(argv, bubblewrap() ? bubblewrap() : "");
     for (size_t i = 0; i < sizeof WALLS / sizeof *WALLS; i++) add(argv, WALLS[i]);
     addf(argv, "/proc/self/fd/%d", SELF_FD);
 }
 
 /* Runs between vfork and exec: nothing but system calls. */
-static void start_bubblewrap(const char *program, char **argv, char **env, const int descriptors[4], int errors) {
+static void start_bubblewrap(char **argv, char **env, const int descriptors[4], int errors) {
     static const int PLACES[] = {SELF_FD, PLAN_FD, REPORT_FD, GRANT_FD};
     int kept[4];
     if (errors >= 0 && dup2(errors, 2) < 0) _exit(EXIT_CAGE); /* before its place is taken below */
@@ -159,7 +160,7 @@ static void start_bubblewrap(const char *program, char **argv, char **env, const
         if (descriptors[i] >= 0 && dup2(kept[i], PLACES[i]) < 0) _exit(EXIT_CAGE);
     setrlimit(RLIMIT_NOFILE, &caller_files);
     for (size_t i = 0; i < sizeof FORWARDED / sizeof *FORWARDED; i++) signal(FORWARDED[i], SIG_IGN);
-    execve(program, argv, env);
+    execve(argv[0], argv, env);
     _exit(EXIT_CAGE);
 }
 
@@ -310,7 +311,7 @@ typedef struct {
 } Cage;
 
 /* bubblewrap gets ready while we look what there is to guard; the program inside waits for the plan. */
-static Cage start_cage(const Run *run) {
+static Cage start_cage(Run *run) {
     int reports[2], errors[2] = {-1, -1}, on = 1;
     struct stat stderr_then = {0};
     fstat(2, &stderr_then);
@@ -324,9 +325,8 @@ static Cage start_cage(const Run *run) {
         fail("no descriptors are left (%s). Nothing was run.", strerror(errno));
     List argv = {0};
     bubblewrap_arguments(run, &argv);
-    const char *program = run->grant ? argv.at[0] : bubblewrap() ? bubblewrap() : "";
     int descriptors[] = {open("/proc/self/exe", O_RDONLY | O_CLOEXEC), plan, reports[1], run->grant_fd};
-    if ((cage_pid = vfork()) == 0) start_bubblewrap(program, argv.at, run->env.at, descriptors, errors[1]);
+    if ((cage_pid = vfork()) == 0) start_bubblewrap(argv.at, run->env.at, descriptors, errors[1]);
     if (cage_pid < 0) fail("no process could be started (%s). Nothing was run.", strerror(errno));
     if (last_signal) end_cage(); /* it came before the cage could get it */
     close(reports[1]);

@@ -94,6 +94,10 @@ typedef struct {
 /* check.c */
 void explain(const Run *run, const Report *report) __attribute__((noreturn));
 int check(const Run *run);
+
+/* limits.c */
+bool by_cgroup(const Run *run);
+void launch_in_scope(Run *run, List *argv); /* the words before bubblewrap's that put it into a control group */
 int show_limits(const Run *run);
 
 #endif

@@ -2,7 +2,7 @@
  *
  *   env NAME          pass this variable on            show .NAME   bind this hidden entry of the home back, read-only
  *   hide /PATH        make this directory or file empty
- *   limit processes|file-size|memory|cpu NUMBER        bytes and seconds; 0 takes the limit away */
+ *   limit processes|file-size|memory|cpu NUMBER        bytes and seconds; 0 takes the limit away; see limits.c */
 #define _GNU_SOURCE
 #include "sbox.h"
 

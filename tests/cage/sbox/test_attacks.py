@@ -546,16 +546,54 @@ def test_a_linked_worktree_is_guarded(world: World, target: list[str]) -> None:
         assert not Path(mark).exists(), plant
 
 
+TOOL_FILES = (
+    ".claude/settings.json", ".mcp.json", ".vscode/tasks.json", ".idea/workspace.xml", ".envrc", ".cursor/mcp.json",
+    ".codex/config.toml", ".gemini/settings.json",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "name", [".claude/settings.json", ".mcp.json", ".vscode/tasks.json", ".idea/workspace.xml", ".envrc"]
+    "place", ["the repository", "a repository from beside", "a plain directory", "one above it", "the zone"]
 )
-def test_files_of_editors_and_agents_are_read_only(world: World, target: list[str], name: str) -> None:
-    repository = world.repository(f"e{Path(target[0]).name}")
-    path = repository / name
-    path.parent.mkdir(exist_ok=True)
+@pytest.mark.parametrize("name", TOOL_FILES)
+def test_files_of_editors_and_agents_are_read_only(world: World, target: list[str], name: str, place: str) -> None:
+    top = world.projects / f"e{Path(target[0]).name}"
+    top = world.projects if place == "the zone" else world.repository(top.name) if "repository" in place else top
+    path = top / name
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("before\n")
-    world.give(repository)
-    refused(world, 'echo x >"$1"', str(path), cwd=repository)
+    (below := top / "a/b").mkdir(parents=True, exist_ok=True)
+    world.give(world.projects)
+    where = {"one above it": below, "a repository from beside": world.projects}.get(place, top)
+    code = 'echo x >"$1"; rm -rf "$1"; mv "$2" "$2.old" && cp -r "$2.old" "$2" && echo x >"$1"; [ "$(cat "$1")" != before ]'
+    refused(world, code, str(path), str(path.parent), cwd=where)
+    assert world.sbox.name == "script" or path.read_text() == "before\n"
+
+
+@pytest.mark.parametrize("deep", ["one/two", "one/two/three"])
+def test_settings_deeper_down_are_read_only_and_new_ones_are_said(world: World, deep: str) -> None:
+    directory = world.projects / deep
+    (directory / ".claude").mkdir(parents=True)
+    (directory / ".claude/settings.json").write_text("before\n")
+    (new := world.projects / "one/other").mkdir()
+    world.give(world.projects)
+    if deep == "one/two/three" and world.sbox.name == "script":
+        pytest.skip("the script looks less deep")
+    path = directory / ".claude/settings.json"
+    code = 'echo x >"$1"; rm -rf "$2"; mv "$2" "$2.old" && mkdir "$2" && echo x >"$1"; [ "$(cat "$1")" != before ]'
+    if deep == "one/two":
+        refused(world, code, str(path), str(path.parent), cwd=world.projects)
+    if world.sbox.name == "program" and deep == "one/two":
+        assert path.read_text() == "before\n"
+        done = world.caged("mkdir", str(new / ".claude"), cwd=world.projects)
+        assert f"{new}/.claude appeared in the cage" in done.stderr
+
+
+def test_a_dangling_link_deeper_down_stops_no_cage(world: World) -> None:
+    (world.projects / "one/two").mkdir(parents=True)
+    (world.projects / "one/two/.claude").symlink_to("nowhere")
+    world.give(world.projects)
+    assert world.caged("true", cwd=world.projects).returncode == 0
 
 
 def test_new_files_of_editors_and_agents_are_reported(world: World, target: list[str]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cage.sbox.conftest import CAGE
-from tests.cage.sbox.world import LOOT, World
+from tests.cage.sbox.world import LOOT, World, listening
 
 BUILD = CAGE / "build-sbox"
 
@@ -154,6 +154,103 @@ def conf(world: World) -> Iterator[Path]:
     path = world.home / ".config/slack-gate/sbox.conf"
     yield path
     path.unlink(missing_ok=True)
+
+
+LIMITS = {
+    "file-size": ("head -c 200000 /dev/zero >big", 100000, "100000 bytes a file (rlimit)"),
+    "memory": ("/usr/bin/python3 -c 'bytearray(1 << 30)'", 1 << 29, "bytes of address space a process (rlimit)"),
+    "cpu": ("while :; do :; done", 1, "1 seconds a process (rlimit)"),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_limit_of_the_settings_holds(world: World, conf: Path, name: str) -> None:
+    code, value, shown = LIMITS[name]
+    if name != "cpu":
+        assert world.bare("bash", "-c", code).returncode == 0
+    conf.write_text(f"limit {name} {value}\n")
+    assert shown in world.caged("--limits").stdout
+    assert world.caged("bash", "-c", code).returncode not in (0, 125)
+    assert world.caged("true").returncode == 0
+    conf.write_text(f"limit {name} 0\n")
+    if name != "cpu":
+        assert world.caged("bash", "-c", code).returncode == 0
+
+
+@pytest.mark.parametrize("line", ["limit", "limit memory", "limit memory x", "limit memory -1", "limit time 5"])
+def test_a_limit_that_is_not_understood_stops_the_cage(world: World, conf: Path, line: str) -> None:
+    conf.write_text(line + "\n")
+    done = world.caged("touch", "marker")
+    assert done.returncode == 125 and "line 1 of sbox.conf" in done.stderr
+    assert not (world.projects / "marker").exists()
+
+
+def with_a_user_manager(world: World, *argv: str) -> subprocess.CompletedProcess[str]:
+    """Run sbox where systemd's user manager seems to be: systemd-run notes its words and starts what follows them."""
+    fake, run = world.outside / "systemd-run", world.outside / "run"
+    fake.write_text(
+        f"""#!/bin/bash
+printf '%s\\n' "$XDG_RUNTIME_DIR" "$@" >{world.projects}/words
+while [[ $1 != -- ]]; do shift; done
+shift
+INVOCATION_ID=x exec "$@"
+"""
+    )
+    fake.chmod(0o755)
+    private = run / f"user/{world.uid}/systemd/private"
+    private.parent.mkdir(parents=True, exist_ok=True)
+    with listening(world, private):
+        place = [
+            "bwrap",
+            "--dev-bind",
+            "/",
+            "/",
+            "--bind",
+            str(fake),
+            "/usr/bin/systemd-run",
+            "--bind",
+            str(run),
+            "/run",
+        ]
+        return world.bare(*place, "--", str(world.sbox), *argv)
+
+
+@pytest.mark.skipif(not os.path.exists("/usr/bin/systemd-run"), reason="systemd-run is not installed to be covered")
+def test_a_limit_on_memory_is_one_for_the_whole_cage_where_it_can_be(world: World, conf: Path) -> None:
+    assert with_a_user_manager(world, "true").returncode == 0 and not (world.projects / "words").exists()
+    conf.write_text("limit memory 1073741824\nlimit processes 100\n")
+    done = with_a_user_manager(world, "bash", "-c", "ulimit -v; env")
+    assert done.returncode == 0, done
+    assert done.stdout.startswith("unlimited\n") and "XDG" not in done.stdout and "INVOCATION" not in done.stdout
+    words = (world.projects / "words").read_text().splitlines()
+    assert words[: words.index("--")] == [
+        f"/run/user/{world.uid}", "--user", "--scope", "--quiet", "--collect",
+        "--property=MemoryMax=1073741824", "--property=MemorySwapMax=0", "--property=TasksMax=100",
+    ]  # fmt: skip
+    shown = with_a_user_manager(world, "--limits").stdout
+    assert "memory     1073741824 bytes, all of the cage (control group)" in shown
+    assert "processes  100, all of the cage (control group)" in shown
+
+
+@pytest.mark.skipif(not os.path.exists("/usr/bin/systemd-run"), reason="systemd-run is not installed to be covered")
+def test_a_manager_that_refuses_runs_nothing(world: World, conf: Path) -> None:
+    conf.write_text("limit memory 1073741824\n")
+    fake = world.outside / "systemd-run"
+    done = with_a_user_manager(world, "true")
+    assert done.returncode == 0
+    fake.write_text("#!/bin/sh\necho 'Failed to start transient scope unit' >&2\nexit 1\n")
+    with listening(world, world.outside / f"run/user/{world.uid}/systemd/private"):
+        place = ["bwrap", "--dev-bind", "/", "/", "--bind", str(fake), "/usr/bin/systemd-run"]
+        place += ["--bind", str(world.outside / "run"), "/run"]
+        done = world.bare(*place, "--", str(world.sbox), "touch", "marker")
+    assert done.returncode == 125 and not (world.projects / "marker").exists(), done
+
+
+def test_macos_is_refused() -> None:
+    done = subprocess.run(
+        ["/bin/bash", "-p", CAGE / "sbox", "true"], env={"OSTYPE": "darwin23"}, capture_output=True, text=True
+    )
+    assert done.returncode == 125 and "macOS has no namespaces" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
 def test_settings_pass_a_variable_on(world: World, conf: Path) -> None:
