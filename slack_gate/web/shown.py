@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from slack_gate.core.display import one_line
+from slack_gate.core.display import one_line, visible
 from slack_gate.core.fields import parts
 from slack_gate.core.outcome import ended_at, outcome_of
 from slack_gate.core.request import Request
@@ -31,7 +32,13 @@ class Text:
     """Literal lines below a caption, which may be empty."""
 
     caption: str
-    lines: Sequence[str]
+    lines: Sequence[Line]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    text: str
+    kind: str = ""  # `added` or `removed`, in a change
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +64,14 @@ class Past:
 def pending(request: Request, token: str, keys: Sequence[Key]) -> Pending:
     """All of it: what is not shown whole is not offered for approval. `keys` is what Always would save."""
     found = parts(request)
-    texts = [Text(part.caption, part.shown.split("\n")) for part in found]
+    texts = [Text(part.caption, [Line(line) for line in part.shown.split("\n")]) for part in found]
     # As on the card: the size and the last line are those of the command, or of the content below its path.
     literal = found[:1] if request.command is not None else found
     return Pending(
         request.id,
         token,
         headline(request),
-        texts,
+        [*texts, *_change(request)],
         [
             *measure(request, literal),
             place(request),
@@ -74,6 +81,17 @@ def pending(request: Request, token: str, keys: Sequence[Key]) -> Pending:
         always(keys, runs_caged(request.event)),
         moment(request.expires_at),
     )
+
+
+def _change(request: Request) -> Iterator[Text]:
+    """Of a call that puts one text in place of another: both, line by line, below the whole of them."""
+    old, new = (request.tool_input.get(name) for name in ("old_string", "new_string"))
+    if request.command is not None or not isinstance(old, str) or not isinstance(new, str):
+        return
+    before, after = (visible(mask(text)).split("\n") for text in (old, new))
+    lines = list(difflib.unified_diff(before, after, n=len(before) + len(after), lineterm=""))[3:]
+    kinds = {"+": "added", "-": "removed"}
+    yield Text("The change, line by line", [Line(line, kinds.get(line[0], "")) for line in lines])
 
 
 def past(request: Request) -> Past:

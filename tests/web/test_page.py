@@ -335,6 +335,17 @@ async def test_a_secret_is_masked_and_the_last_line_stands_by_the_buttons(doors:
     assert "Last line: rm -rf build" in text and "32 lines" in text
 
 
+async def test_an_edit_is_shown_whole_and_as_a_change(doors: Doors) -> None:
+    edit = {"file_path": "/etc/app.conf", "old_string": "a = 1\nb = 2\nc = 3", "new_string": "a = 1\nb = <4>\nc = 3"}
+    await doors.daemon.gate.submit(ToolEvent("codex", "s", "c", "Edit", edit, "/w"), Caller("a" * 32, 60.0))
+    _, text = await shown(doors)
+    literal = Forms(text).literal
+    assert "\nfile_path: /etc/app.conf" in literal
+    assert "\n" + edit["old_string"] in literal and "\n" + edit["new_string"] in literal
+    assert literal[-1] == "\n a = 1\n-b = 2\n+b = <4>\n c = 3"
+    assert '<span class="removed">-b = 2' in text and '<span class="added">+b = &lt;4&gt;' in text
+
+
 async def test_always_says_its_rule_and_saves_it(doors: Doors) -> None:
     task, request = await doors.asking(command="cargo build --release")
     _, text = await shown(doors)
