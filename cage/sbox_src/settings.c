@@ -32,6 +32,13 @@ static bool is_kept(const char *name, size_t length) {
     return false;
 }
 
+static bool is_set(const List *env, const char *name) {
+    size_t length = strlen(name);
+    for (size_t i = 0; i < env->count; i++)
+        if (!strncmp(env->at[i], name, length) && env->at[i][length] == '=') return true;
+    return false;
+}
+
 void keep_environment(Run *run, const Settings *settings, char **environ) {
     for (char **entry = environ; *entry; entry++) {
         size_t length = strcspn(*entry, "=");
@@ -42,7 +49,9 @@ void keep_environment(Run *run, const Settings *settings, char **environ) {
     }
     const char *home = getenv("HOME");
     addf(&run->env, "HOME=%s", home && home[0] == '/' && home[1] ? home : run->home);
-    if (!getenv("PATH")) add(&run->env, "PATH=/usr/local/bin:/usr/bin:/bin");
+    /* ~/.npm, where it would be otherwise, is hidden and cannot be made */
+    if (!is_set(&run->env, "npm_config_cache")) addf(&run->env, "npm_config_cache=%s/.cache/npm", run->home);
+    if (!is_set(&run->env, "PATH")) add(&run->env, "PATH=/usr/local/bin:/usr/bin:/bin");
 }
 
 static void set_limit(Run *run, const char *name, const char *value, int line) {

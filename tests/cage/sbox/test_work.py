@@ -10,6 +10,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -124,6 +125,33 @@ GIT = {
     "archive": "git archive HEAD | tar t | grep -q file",
     "ignore": "echo '*.o' >.gitignore && touch a.o && ! git status --porcelain | grep -q a.o",
 }
+
+
+WHEEL = (
+    "import zipfile; z=zipfile.ZipFile('made-1.0-py3-none-any.whl','w'); i='made-1.0.dist-info/'; z.writestr('made.py','answer=42\\n');"
+    "z.writestr(i+'METADATA','Metadata-Version: 2.1\\nName: made\\nVersion: 1.0\\n'); z.writestr(i+'RECORD','');"
+    "z.writestr(i+'WHEEL','Wheel-Version: 1.0\\nGenerator: x\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')"
+)
+# Programs that a machine may not have; $PYTHON is the one that runs the tests.
+TOOLS = {
+    "install a package offline with pip": ("pip3", f"{py(WHEEL)} && pip3 install -q --no-index --target t ./made-1.0-py3-none-any.whl && PYTHONPATH=t /usr/bin/python3 -c 'import made'"),
+    "install a package offline with uv": ("uv", f"{py(WHEEL)} && uv venv -q --offline v && uv pip install -q --offline --python v/bin/python ./made-1.0-py3-none-any.whl && v/bin/python -c 'import made'"),
+    "run tests with pytest": ("bash", "echo 'def test_a(tmp_path): assert not list(tmp_path.iterdir())' >test_a.py && \"$PYTHON\" -m pytest -q -p no:cacheprovider test_a.py"),
+    "pack with npm": ("npm", "echo '{\"name\":\"x\",\"version\":\"1.0.0\"}' >package.json && npm pack --offline >out 2>&1 && [ -e x-1.0.0.tgz ]"),
+    "run a worker of node": ("node", "node -e 'new (require(\"worker_threads\").Worker)(\"require(\\\"fs\\\").writeFileSync(\\\"w\\\",\\\"x\\\")\",{eval:true})' && [ -e w ]"),
+    "link a shared library": ("gcc", "echo 'int f(){return 7;}' >l.c && gcc -shared -fPIC -o l.so l.c && " + py("import ctypes; assert ctypes.CDLL('./l.so').f()==7")),
+    "debug what it started": ("strace", "strace -f -o t sh -c 'true & wait' && grep -q exited t"),
+    "know the locales": ("locale", "[ $(LC_ALL=C.UTF-8 locale charmap) = UTF-8 ] && LC_ALL=C.UTF-8 sort <<<$'b\\na' | head -1 | grep -qx a"),
+    "find with many matches": ("find", "mkdir -p d/{1..50}/{1..20} && [ $(find d -type d | wc -l) = 1051 ] && rm -r d"),
+    "watch the time": ("timeout", "timeout -s INT 5 sleep 0.01 && ! timeout 0.05 sleep 9"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("program,code", TOOLS.values(), ids=TOOLS.keys())
+def test_tools_of_the_trade(world: World, place: Path, program: str, code: str) -> None:
+    if not shutil.which(program, path="/usr/local/bin:/usr/bin:/bin"):
+        pytest.skip(f"{program} is not installed")
+    works(world, f"PYTHON={shlex.quote(sys.executable)}; {code}", place, timeout=60)
 
 
 @pytest.fixture
