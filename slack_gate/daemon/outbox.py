@@ -36,6 +36,8 @@ REDRAW_PACE_S = 1.2  # the same between redraws, which Slack counts over all cha
 PACED_S = 60.0
 REDRAW_S = 7 * 24 * 3600.0  # buttons not gone by then stay; pressed, they say that it is too late
 MAX_RETRY_S = 60.0
+LATE_S = 30.0  # a post whose answer was lost has arrived by then, or never will
+LOOK_AGAIN_S = 600.0  # where messages may not be looked for: until the right to has been given
 AWAY_S = 1.0  # between tries while the database is away
 RATELIMITED = "ratelimited"
 REDRAWING = ""  # the lane of redraws; those of posts are named by their approver
@@ -219,23 +221,33 @@ class Outbox:
 
     async def _redraw(self, card: Card) -> None:
         """Every message that shows the request, as it stands now."""
-        strays, channel = list(card.strays), card.channel
+        strays, channel, again = list(card.strays), card.channel, None
         if card.unclear:
             channel = await self._channel(card)
             found = await self._surface.find(card.request, channel) if channel else None
-            if found is None:
-                log.warning(
-                    "a second copy of a card may keep its buttons; pressed, they decide nothing",
-                    request=card.request.id,
-                    fix=self._surface.remedy("missing_scope"),
-                )
-            else:
-                strays = sorted({*strays, *found} - {card.message})
-                await self._cards.found(card.id, channel, strays)
+            again = self._look_again(card.request, found is not None)
+            strays = sorted({*strays, *(found or ())} - {card.message})
+            await self._cards.found(card.id, channel, strays, again is None)
         for message in filter(None, (card.message, *strays)):
             await self._redraw_one(card, channel, message)
         self._lanes.passed(REDRAWING, self._clock())
-        await self._cards.drawn(card.id, card.request.state, self._clock(), strays)
+        if again is None:
+            await self._cards.drawn(card.id, card.request.state, self._clock(), strays)
+        else:
+            await self._cards.later(card.id, again)
+
+    def _look_again(self, request: Request, looked: bool) -> float | None:
+        """When a message that is not on file may have arrived, or may be looked for; None: there is none any more."""
+        now = self._clock()
+        if looked:
+            settled = (request.decided_at or now) + LATE_S
+            return settled if now < settled else None
+        log.warning(
+            "another copy of a card may keep its buttons; pressed, they decide nothing",
+            request=request.id,
+            fix=self._surface.remedy("missing_scope"),
+        )
+        return now + LOOK_AGAIN_S if now < request.expires_at + REDRAW_S else None
 
     async def _redraw_one(self, card: Card, channel: str, message: str) -> None:
         try:
@@ -283,10 +295,10 @@ class Outbox:
         return due if due + LAST_TRY_S <= last else GIVEN_UP
 
     def _redraw_again(self, card: Card, fault: Undelivered, now: float) -> float:
-        if fault.retry_after is None or now > card.request.expires_at + REDRAW_S:
+        if now > card.request.expires_at + REDRAW_S:
             return GIVEN_UP
-        limited = fault.error == RATELIMITED
-        return now + (fault.retry_after if limited else _backed_off(fault.retry_after, card.attempts))
+        wait = AWAY_S if fault.retry_after is None else fault.retry_after  # a token may be replaced, a scope given
+        return now + (wait if fault.error == RATELIMITED else _backed_off(wait, card.attempts))
 
     async def _watch(self, desk: Desk) -> None:
         """While the link is dead, nobody's answer can arrive: whoever waits is told."""

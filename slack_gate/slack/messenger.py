@@ -73,6 +73,7 @@ class Messenger:
         look = self._looks.get(channel)
         if look is None or look.begun:
             look = self._looks[channel] = _Look(asyncio.ensure_future(self._after(look, channel)))
+            look.result.add_done_callback(lambda done: done.cancelled() or done.exception())  # all may have gone
         look.oldest = min(look.oldest, request.created_at - SKEW_S)
         try:
             found = await asyncio.shield(look.result)

@@ -122,13 +122,13 @@ class Cards:
 
         await self._database.run(work)
 
-    async def found(self, card: int, channel: str, strays: Sequence[str]) -> None:
-        """All messages that show the card beside its own one, now that somebody looked."""
+    async def found(self, card: int, channel: str, strays: Sequence[str], settled: bool) -> None:
+        """Messages that show the card beside its own one; `settled`: no other one can come any more."""
 
         def work(connection: Connection) -> None:
             this = cards.c.id == card
             known = connection.execute(select(cards.c.strays).where(this).with_for_update()).scalar() or ""
-            every = sorted({*known.split(), *strays} - {UNKNOWN})
+            every = sorted({*known.split(), *strays} - ({UNKNOWN} if settled else set()))
             connection.execute(update(cards).where(this).values(channel=channel, strays=" ".join(every)))
 
         await self._database.run(work)
@@ -157,6 +157,10 @@ class Cards:
         """What became of our drawing could not be recorded: it is due again."""
         query = update(cards).where(cards.c.id == card, cards.c.due_at < GIVEN_UP).values(due_at=now)
         await self._database.run(lambda connection: connection.execute(query))
+
+    async def later(self, card: int, due_at: float) -> None:
+        """Drawn as far as anybody knows; to be looked through once more."""
+        await self._set(card, due_at=due_at, **_FRESH)
 
     async def hopeless(self, request: str) -> str | None:
         """The error of the last card given up, if no card of the request arrived or can still arrive; else None."""
