@@ -69,6 +69,13 @@ class Settings(BaseSettings):
         le=MAX_WAIT_S,
         description="Seconds before an unanswered request is denied.",
     )
+    escalate: int = Field(
+        0,
+        alias="SLACK_GATE_ESCALATE",
+        ge=0,
+        le=MAX_WAIT_S,
+        description="Seconds from asking one approver to asking the next as well; 0 asks all at once.",
+    )
     cage_first: bool = Field(
         False,
         alias="SLACK_GATE_CAGE_FIRST",
@@ -145,7 +152,7 @@ class Settings(BaseSettings):
             raise ValueError(f"{value} is not an absolute path")
         return value
 
-    @field_validator("wait", "agent_port", "page_port", mode="before")
+    @field_validator("wait", "escalate", "agent_port", "page_port", mode="before")
     @classmethod
     def _number(cls, value: object) -> object:
         if isinstance(value, bool):  # TOML's true would count as 1

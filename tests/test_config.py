@@ -33,6 +33,7 @@ EACH = [
     ("database_url", "SLACK_GATE_DATABASE_URL", "sqlite:////x.db", '"sqlite:////x.db"', "sqlite:////x.db"),
     ("wait", "SLACK_GATE_WAIT", "7", "7", 7),
     ("wait", "GATE_WAIT", "7", "7", 7),
+    ("escalate", "SLACK_GATE_ESCALATE", "60", "60", 60),
     ("cage_first", "SLACK_GATE_CAGE_FIRST", "true", "true", True),
     ("executor", "SLACK_GATE_EXECUTOR", "sandboxer", '"sandboxer"', "sandboxer"),
     ("hook_executor", "SLACK_GATE_HOOK_EXECUTOR", "cage", '"cage"', "cage"),

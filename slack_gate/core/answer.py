@@ -39,6 +39,12 @@ def deny(reason: str) -> Answer:
     return Answer(Ruling.DENY, reason)
 
 
+def changed(request: Request, command: str) -> str:
+    """For the agent whose command a person approved with a change."""
+    who = request.decided_name or request.decided_by or "A person"
+    return f"{who} changed the command before approving it. What runs instead of yours: {command}"
+
+
 def settled(request: Request, hint: str = "") -> Answer:
     """The answer for a request that has ended; a request still pending has none and is a programming error.
 

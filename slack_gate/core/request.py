@@ -74,7 +74,7 @@ class Request:
     decided_name: str = ""
     reason: str = ""
     via: str = ""  # how the log names what decided it: `human-slack`, `allowlist`, `timeout`
-    decider: str = ""  # the daemon of a fleet that ended it
+    chain: str = ""  # the log that it stands in, among those of a fleet: its home's
     form: str = ""  # what a denial of it is remembered by in its session
     lifted_at: float | None = None  # a denial taken back
     quorum: int = 1  # people who must approve

@@ -39,6 +39,16 @@ class Rule:
     created_at: float
     created_by: str
     request: str
+    session: str = ""  # counts in this session alone, empty: in any
+    cwd: str = ""  # in this directory alone, empty: in any
+    until: float | None = None
+    used_at: float | None = None
+    uses: int = 0
+
+    def counts(self, event: ToolEvent, now: float) -> bool:
+        """Whether it has anything to say about this call, its key apart."""
+        here = self.session in ("", event.session) and self.cwd in ("", event.cwd)
+        return here and (self.until is None or now < self.until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +74,9 @@ def keys_to_remember(event: ToolEvent) -> tuple[Key, ...]:
     return tuple(Key(event.tool, key) for key in words) if words and _released(event, event.command) else ()
 
 
-def covered(event: ToolEvent, rules: Iterable[Rule]) -> Coverage | None:
+def covered(event: ToolEvent, rules: Iterable[Rule], now: float) -> Coverage | None:
     """The coverage of this call by `rules`, or None if any part of it was never remembered."""
-    by_key = {rule.key: rule.id for rule in rules}
+    by_key = {rule.key: rule.id for rule in rules if rule.counts(event, now)}
     keys = keys_to_remember(event)
     if not keys or not all(key in by_key for key in keys):
         return None

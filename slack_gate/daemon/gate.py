@@ -10,31 +10,36 @@ expire   time is over
 from __future__ import annotations
 
 import secrets
-import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from cage import cage_policy
-from slack_gate.core import cage_first, rules
-from slack_gate.core.allowlist import Allowlist
-from slack_gate.core.answer import Answer, Ruling, deny, settled
-from slack_gate.core.caged import caged_git
+from slack_gate.core import rules
+from slack_gate.core.answer import Answer, Ruling, changed, deny, settled
 from slack_gate.core.event import APPROVAL, RUNS, NoDecision, ToolEvent
-from slack_gate.core.inside import wrapped
-from slack_gate.core.ports import Click, Clock, Entry, Judgement, Policy, Store, Verdict, Waiting
-from slack_gate.core.request import BY_PAGE, BY_SLACK, BY_TERMINAL, Choice, Decision, Request, State, digest
-from slack_gate.core.respell import pinned
-from slack_gate.core.run import MAX_TIMEOUT_S
-from slack_gate.core.secrets import mask
+from slack_gate.core.ports import Click, Clock, Entry, Store, Verdict, Waiting
+from slack_gate.core.request import (
+    BY_PAGE,
+    BY_RULES,
+    BY_SLACK,
+    BY_TERMINAL,
+    Choice,
+    Decision,
+    Request,
+    Scope,
+    State,
+    digest,
+    form_of,
+)
 from slack_gate.daemon.apart import apart, in_thread
-from slack_gate.daemon.own_files import OwnFiles
+from slack_gate.daemon.judge import Allow, Ask, Judge, Refuse, Run
+from slack_gate.daemon.memory import LookBack, look_back, remarks
+from slack_gate.daemon.released import Gone, Released
 from slack_gate.daemon.scripts import scripts_of
 from slack_gate.errors import GateError
 
 GRACE_S = 30.0  # how long a hook that vanished without a word may come back
 REPEAT_S = 30.0  # how long an answered call may be answered again to another client of the same call
-HELD_S = 600.0  # how long an approved command waits to be fetched by the agent that was told to
 MIN_S = 0.5  # a client may say that it cannot wait at all
 MARGIN_S = 5.0  # the request ends this long before its client gives up
 
@@ -64,26 +69,22 @@ class House:
     team: str
     surface: str
     wait: float
-    cages: bool = False  # a cage starts on this machine, so that calls can be released into it
-    cage_first: bool = False  # gated ones too
-    executors: Sequence[str] = ()  # what this daemon can run commands with, by name
     hook_executor: str = "agent"  # what runs a hook's allowed command; `agent`: the agent itself
-    launcher: Sequence[str] = ()  # the words that start this program
+    escalate: float = 0.0  # seconds from one approver to the next; 0 asks all at once
     page: str = ""  # address of the page, empty without one
     terminal: bool = False  # a person can answer in the daemon's own terminal
 
 
 class Gate:
-    """`programs` are the trusted files by name; `unshowable` says why a request cannot be shown whole (None: it can);
-    `changed` is called when a card may need to be drawn."""
+    """`unshowable` says why a request cannot be shown whole (None: it can); `changed` is called when a card may need to
+    be drawn."""
 
     def __init__(
         self,
         store: Store,
         waiting: Waiting,
-        policy: Policy,
-        own_files: OwnFiles,
-        programs: Mapping[str, str],
+        judge: Judge,
+        released: Released,
         house: House,
         clock: Clock,
         unshowable: Callable[[Request], str | None],
@@ -91,14 +92,12 @@ class Gate:
     ) -> None:
         self._store = store
         self._waiting = waiting
-        self._policy = policy
-        self._own_files = own_files
-        self._programs = programs
+        self._judge = judge
+        self._released = released
         self._house = house
         self._clock = clock
         self._unshowable = unshowable
         self._changed = changed
-        self._allowlist = Allowlist()
         self._viewers = 0  # people who look at the page now
         doors = {BY_PAGE: bool(house.page), BY_TERMINAL: house.terminal}
         self._doors = {by for by, is_open in doors.items() if is_open}
@@ -106,7 +105,6 @@ class Gate:
         self._left: dict[str, float] = {}
         self._questions: set[str] = set()  # pending ones: whoever asked comes back for the answer, or not
         self._unrecorded: set[str] = set()
-        self._held: dict[str, tuple[ToolEvent, float]] = {}
 
     async def resume(self) -> None:
         """After a start: agents of requests still pending get the grace to come back."""
@@ -122,105 +120,32 @@ class Gate:
         return Answer(Ruling.SILENT)
 
     async def submit(self, event: ToolEvent, caller: Caller) -> Answer | Request:
-        """An Answer at once, or the Request to `wait` for. Raises StoreError: then nothing may run."""
-        refusal, judged, reached = await apart(lambda: self._judge(event), caller.size)
-        if refusal is not None:
-            return await self._refused(event, refusal)
-        if event.tool == APPROVAL:
-            return await self._ask(event, caller, "it is a question to a person")
-        if event.executor is not None:
-            return await self._submit_run(event, caller, judged, reached)
-        if (caged := await apart(lambda: self._caged_git(event), caller.size)) is not None:
-            await self._store.answered(self._entry(event, "green", "policy", "in the cage"))
-            return Answer(Ruling.ALLOW, "Green: local git, run in the cage.", caged)
-        if judged.verdict == "green" and event.command is not None and _brings_files(event.command):
-            return await self._ask(event, caller, "git would write files of another commit outside the cage")
-        if judged.verdict == "green":
-            if (text := self._pinned(event.command)) is None:
-                return await self._ask(event, caller, "its programs cannot be pinned to files the agent cannot change")
-            await self._store.answered(self._entry(event, "green", "policy"))
-            return Answer(Ruling.ALLOW, f"Green: {judged.rule}.", _changed(text, event.command))
-        if reached:  # remembered or not
-            return await self._ask(event, caller, f"{_why(judged)}; it could reach what slack-gate rests on")
-        if judged.verdict == "ungated":
-            await self._store.answered(self._entry(event, "ungated", "policy"))
-            return Answer(Ruling.SILENT)
-        if event.command is not None and (why := self._not_handed_over(event)) is not None:
-            return await self._refused(event, why)
-        coverage = await self._coverage(event)
-        text = self._pinned(coverage.command or event.command) if coverage is not None else None
-        if coverage is not None and text is not None:
-            saved = ", ".join(coverage.rules)
-            await self._store.answered(self._entry(event, "remembered", "always", saved))
-            return Answer(Ruling.ALLOW, f"Remembered by Always ({saved}).", _changed(text, event.command))
-        if (caged := self._caged_first(event)) is not None:
-            await self._store.answered(self._entry(event, "caged", "policy", _why(judged)))
-            return Answer(Ruling.ALLOW, f"In the cage, not asked: {judged.rule}.", caged, cage_first.ADVICE)
-        return await self._ask(event, caller, _why(judged))
+        """An Answer at once, or the Request to `wait` for; one that the gate runs itself unasked is running already.
 
-    async def _submit_run(self, event: ToolEvent, caller: Caller, judged: Judgement, reached: bool) -> Answer | Request:
-        """A command that the gate runs itself: the Request is running already when nobody needs to be asked."""
-        if (executor := event.executor) is None or executor not in self._house.executors:
-            return await self._refused(event, f"This slack-gate has no {executor} executor set up.")
-        why = _why(judged)
-        if reached:
-            return await self._ask(event, caller, f"{why}; it could reach what slack-gate rests on")
-        if (via := await self._unasked(event, judged)) is None:
-            return await self._ask(event, caller, f"it is not on the allowlist: {why}")
-        request = replace(self._new(event, caller, why), via=via[0], reason=via[1])
+        Raises StoreError: then nothing may run.
+        """
+        outcome = await apart(lambda: self._judge.outcome(event, (), self._clock()), caller.size)
+        if outcome.may_be_remembered and (saved := await self._store.rules()):  # one look less where they do not count
+            outcome = await apart(lambda: self._judge.outcome(event, saved, self._clock()), caller.size)
+        match outcome:
+            case Refuse():
+                return await self._refused(event, outcome.sentence)
+            case Allow():
+                entry = self._entry(event, outcome.decision, outcome.by, outcome.reason or None)
+                await self._store.answered(entry, outcome.used)
+                return outcome.answer
+            case Run():
+                return await self._admitted(event, caller, outcome)
+            case Ask():
+                return await self._ask(event, caller, outcome)
+
+    async def _admitted(self, event: ToolEvent, caller: Caller, run: Run) -> Answer | Request:
+        request = replace(self._new(event, caller, ""), via=run.via, reason=", ".join(run.used))
         request = replace(request, digest=await self._digest(event, request.key))
-        filed = await self._store.admitted(request, caller.nonce, executor)
+        filed = await self._store.admitted(request, caller.nonce, event.executor or "")
         if filed.id != request.id:
             return await self._refused(event, "This call was answered before; an approval counts once.")
         return filed
-
-    async def _unasked(self, event: ToolEvent, judged: Judgement) -> tuple[str, str] | None:
-        """What lets a run through without asking, as the log names it, and the rules of Always; None to ask."""
-        if event.command is not None and self._allowlist.allows(event.command):
-            return "allowlist", ""
-        if event.executor == "cage" and judged.verdict == "green":
-            return "green", ""
-        coverage = await self._coverage(event)
-        return None if coverage is None else ("always", ", ".join(coverage.rules))
-
-    async def _coverage(self, event: ToolEvent) -> rules.Coverage | None:
-        if event.executor is None and self._house.hook_executor == "sandboxer":
-            return None  # what is handed over is held for one approval each
-        coverage = rules.covered(event, await self._store.rules())
-        if coverage is None or coverage.command is not None or self._house.hook_executor != "cage":
-            return coverage
-        return replace(coverage, command=wrapped(event)) if event.command is not None else coverage
-
-    def _not_handed_over(self, event: ToolEvent) -> str | None:
-        """Why an approved command could not be handed to the executor that the settings name."""
-        if self._house.hook_executor == "agent":
-            return None
-        if wrapped(event) is None or (self._house.hook_executor == "cage" and not self._house.cages):
-            return f"It cannot be run by the {self._house.hook_executor} executor here, as the settings say it must be."
-        return None
-
-    def _judge(self, event: ToolEvent) -> tuple[str | None, Judgement, bool]:
-        """Why it is refused outright; the policy's verdict; whether, not green, it reaches what the gate rests on."""
-        judged = self._explained(event)
-        reached = judged.verdict != "green" and self._own_files.reached_by(event)
-        return self._own_files.refusal(event), judged, reached
-
-    def _pinned(self, command: str | None) -> str | None:
-        """What runs unasked; None when it cannot be made sure. A call without a shell text needs no pin: then ""."""
-        return "" if command is None else pinned(command, self._programs)
-
-    def _caged_git(self, event: ToolEvent) -> str | None:
-        """What runs instead of local git that the cage is no loss to; None leaves the call to the rest of `submit`."""
-        git = self._programs.get("git")
-        if not self._house.cages or git is None or (caged := caged_git(event, git)) is None:
-            return None
-        return self._pinned(caged)
-
-    def _caged_first(self, event: ToolEvent) -> str | None:
-        """What runs instead of a gated command that is tried in the cage; None when it is asked."""
-        if not (self._house.cages and self._house.cage_first) or (caged := cage_first.caged_first(event)) is None:
-            return None
-        return self._pinned(caged)
 
     async def malformed(self, agent: str, sentence: str) -> Answer:
         """An event that could not be read."""
@@ -231,24 +156,36 @@ class Gate:
         await self._store.answered(self._entry(event, "refused", "gate", sentence, request))
         return deny(sentence)
 
-    async def _ask(self, event: ToolEvent, caller: Caller, why: str) -> Answer | Request:
+    async def _ask(self, event: ToolEvent, caller: Caller, ask: Ask) -> Answer | Request:
+        why = ask.why
+        if remarked := await remarks(self._store, event, self._clock()):
+            why = f"{why}; {remarked}"
         if event.command is not None and event.executor is None and self._house.hook_executor != "agent":
             why = f"{why}; approved, it will {RUNS[self._house.hook_executor]}"
-        request = self._new(event, caller, why)
+        request = replace(self._new(event, caller, why), quorum=ask.demands.approvals)
         if (too_long := await apart(lambda: self._unshowable(request), caller.size)) is not None:
             return await self._refused(event, too_long)
         request = replace(request, digest=await self._digest(event, request.key))
         self._unattended(request)
-        filed = await self._store.submitted(request, self._house.approvers, self._house.surface)
+        house = self._house
+        filed = await self._store.submitted(request, house.approvers, house.surface, house.escalate)
         if filed.id != request.id:
             self._left.pop(request.id, None)
             self._questions.discard(request.id)
+        if filed.key != request.key:
+            return await self._denied_before(event, filed)
         if filed.digest != request.digest:
             return await self._refused(event, "This call was asked before with other content, or its script changed.")
         if filed.state is not State.PENDING and not self._may_repeat(filed, caller):
             return await self._refused(event, "This call was answered before; an approval counts once.")
         self._changed()
         return filed
+
+    async def _denied_before(self, event: ToolEvent, denied: Request) -> Answer:
+        who = denied.decided_name or denied.decided_by
+        said = f": {denied.reason}" if denied.reason else "."
+        sentence = f"{who} denied exactly this before in this session (request {denied.id}){said}"
+        return await self._refused(event, f"{sentence.rstrip('.')}. It is not asked again.", denied.id)
 
     def _unattended(self, request: Request) -> None:
         """Nobody waits for it yet, and perhaps never will: the grace begins. A question stands until it expires."""
@@ -260,6 +197,7 @@ class Gate:
     def _new(self, event: ToolEvent, caller: Caller, why: str) -> Request:
         now = self._clock()
         key = event.call or caller.nonce
+        longest = max(caller.limit - MARGIN_S, caller.limit / 2, MIN_S)
         return Request(
             id=f"SG-{secrets.token_hex(6)}",
             digest="",
@@ -276,7 +214,10 @@ class Gate:
             home=self._house.home,
             why=why,
             created_at=now,
-            expires_at=now + min(self._house.wait, max(caller.limit - MARGIN_S, caller.limit / 2, MIN_S)),
+            expires_at=now + min(self._house.wait, longest),
+            form=form_of(event) if event.executor is None and event.tool != APPROVAL else "",
+            latest_at=now + longest,
+            rewritable=event.rewritable or event.executor is not None,
         )
 
     def _may_repeat(self, filed: Request, caller: Caller) -> bool:
@@ -317,36 +258,37 @@ class Gate:
         self._leave(request, None)
         if row is None:
             return deny(f"The request {request} is not on file any more, so it does not run.")
-        if row.state is State.APPROVED and await self._digest(event, row.key) != row.digest:
-            return await self._refused(event, _CHANGED, request)
         await self._store.recorded()
         if request in self._unrecorded:  # the log may have failed, and been mended, while this waited
             return await self._refused(event, _UNRECORDED, request)
-        hint = self._explained(event).hint if row.state is State.EXPIRED else ""
-        answer = settled(row, hint)
-        if answer.ruling is Ruling.ALLOW and event.command is not None and event.executor is None:
-            return replace(answer, command=self._handed_over(row, event))
-        return answer
+        if row.state is not State.APPROVED:
+            hint = self._judge.explained(event).hint if row.state is State.EXPIRED else ""
+            return settled(row, hint)
+        try:
+            return await self._allowed(row, event)
+        except Gone as gone:
+            return await self._refused(event, str(gone), request)
 
-    def _handed_over(self, request: Request, event: ToolEvent) -> str | None:
-        """What the agent runs instead of an approved command, where the settings name an executor; else None."""
-        if self._house.hook_executor == "cage":
-            return self._pinned(wrapped(event))
-        if self._house.hook_executor == "sandboxer":
-            fields = {"command": event.command, "timeoutSeconds": MAX_TIMEOUT_S}
-            self._held[request.id] = replace(event, tool=RUNS["sandboxer"], tool_input=fields), self._clock()
-            return shlex.join([*self._house.launcher, "run", "--approved", request.id])
-        return None
+    async def _allowed(self, row: Request, event: ToolEvent) -> Answer:
+        """What a person approved, as it was approved. Raises Gone."""
+        approved, bound = self._released.what(row, event)
+        if await self._digest(approved, row.key) != bound:
+            raise Gone(_CHANGED)
+        answer = settled(row)
+        if row.edited is not None:
+            answer = replace(answer, advice=changed(row, approved.command or ""))
+        if row.via == BY_RULES:
+            coverage = self._released.remembered(event, await self._store.rules(), self._clock())
+            if coverage is None:
+                raise Gone("The rule that it was allowed by does not cover it any more. Ask again.")
+            return replace(answer, command=coverage.command if coverage.command != event.command else None)
+        text = self._released.text(row, approved, event.command, self._clock())
+        self._released.forget(row.id)
+        return replace(answer, command=text or None)
 
-    def held(self, request: str) -> ToolEvent | None:
+    def fetched(self, request: str) -> ToolEvent | None:
         """The call that was handed over for this approved request, once; None when it is not there any more."""
-        event, _ = self._held.pop(request, (None, 0.0))
-        return event
-
-    def _explained(self, event: ToolEvent) -> Judgement:
-        if event.executor is not None:
-            return self._policy.explain("Bash", {"command": event.command}, event.cwd)
-        return self._policy.explain(event.tool, dict(event.tool_input), event.cwd)
+        return self._released.fetched(request)
 
     async def _end_of(self, request: str) -> Request | None:
         with self._waiting.listening(request) as ended:
@@ -379,6 +321,10 @@ class Gate:
         if click.verdict is Verdict.DECIDED:
             self._unrecorded.discard(decision.request)
             self.ended([click.request] if click.request else [])
+            if click.rules:
+                await self._release_covered()
+        elif click.verdict in _KEPT:
+            self._changed()
         else:
             await self._store.answered(_late(decision, click))
             await self.expire()
@@ -387,12 +333,60 @@ class Gate:
     async def _decide(self, decision: Decision, request: Request | None) -> Click:
         if not self._is_approver(decision):
             return Click(Verdict.FOREIGN, request)
+        if request is None or request.state is not State.PENDING or decision.digest != request.digest:
+            if decision.choice is Choice.LIFT:
+                return await self._lift(decision)
+            return await self._store.decided(decision, (), (), self._clock())
         keys: Sequence[rules.Key] = ()
-        if decision.choice is Choice.ALWAYS and request is not None and request.state is State.PENDING:
-            keys = rules.keys_to_remember(request.event)
-            if not keys or self._own_files.reached_by(request.event):
+        if decision.choice is Choice.ALWAYS:
+            if not (keys := self._judge.rememberable(request.event)):
                 return Click(Verdict.UNREMEMBERABLE, request)
+            if denied := (await self.preview(request, decision.scope)).denied:
+                return Click(Verdict.DENIED_BEFORE, request, why=_denied_words(denied))
+        if decision.choice is not Choice.DENY and (unfit := await self._unfit(decision, request)) is not None:
+            return Click(Verdict.UNFIT, request, why=unfit)
         return await self._store.decided(decision, keys, [str(key) for key in keys], self._clock())
+
+    async def _unfit(self, decision: Decision, request: Request) -> str | None:
+        """Why the text put in place, or the cage, cannot be; keeps the text when it can."""
+        event = replace(request.event, rewritable=request.rewritable)
+        if decision.edited is not None:
+            if request.command is None or not request.rewritable:
+                return "This call cannot be changed here. Approve or deny it as it is."
+            event = replace(event, tool_input={**event.tool_input, "command": decision.edited})
+            changed = replace(request, command=decision.edited, tool_input=event.tool_input)
+            unfit = await in_thread(lambda: self._judge.unfit(event) or self._unshowable(changed))
+            if unfit is not None or not decision.edited.strip():
+                return unfit or "The command is empty."
+            self._released.edited(request.id, event, await self._digest(event, request.key))
+        if decision.choice is Choice.CAGED and self._released.caged(event) is None:
+            return "This call cannot be run in the cage. Approve or deny it as it is."
+        return None
+
+    async def _lift(self, decision: Decision) -> Click:
+        lifted = await self._store.lifted(decision.request, decision.by, decision.user, decision.name, self._clock())
+        return Click(Verdict.UNKNOWN if lifted is None else Verdict.LIFTED, lifted)
+
+    async def preview(self, request: Request, scope: Scope) -> LookBack:
+        """What Always, saved for this request with this scope, would have meant in the last 30 days."""
+        keys = self._judge.rememberable(request.event)
+        if not keys:
+            return LookBack(0, ())
+        session = request.session if scope.session else ""
+        cwd = request.cwd if scope.directory else ""
+        rule = rules.Rule("", keys[0], "", 0.0, "", request.id, session, cwd)
+        return await look_back(self._store, keys, rule, self._clock())
+
+    async def _release_covered(self) -> None:
+        """A rule was saved: what waits here and is covered by it waits no longer."""
+        saved, now = await self._store.rules(), self._clock()
+        for request in await self._store.pending(self._house.home):
+            event = replace(request.event, rewritable=request.rewritable)
+            if request.quorum > 1 or not self._judge.rememberable(event):
+                continue
+            if (coverage := self._released.remembered(event, saved, now)) is not None:
+                ended = await self._store.remembered(request.id, request.digest, coverage.rules, now)
+                self.ended([ended] if ended else [])
 
     def _is_approver(self, decision: Decision) -> bool:
         if decision.by != BY_SLACK:  # who may use the page or the terminal is seen to there
@@ -430,10 +424,10 @@ class Gate:
 
     async def expire(self) -> None:
         """Ends what is over: requests past their time, and those whose client has been gone for the whole grace."""
-        if not (self._callers or self._left or self._held or self._questions):
-            return
         now = self._clock()
-        self._held = {request: held for request, held in self._held.items() if now - held[1] < HELD_S}
+        self._released.tidy(now)
+        if not (self._callers or self._left or self._questions):
+            return
         self.ended(await self._store.expired(self._house.home, now))
         for request, left_at in list(self._left.items()):
             if now - left_at >= GRACE_S:
@@ -458,19 +452,13 @@ class Gate:
             self._changed()
 
 
-def _brings_files(command: str) -> bool:
-    """What the host's git writes, no cage holds back: settings of the agent among it. Caged git never comes here."""
-    return cage_policy.brings_files(segment.argv for segment in cage_policy.read(command) or [])
+_KEPT = frozenset({Verdict.COUNTED, Verdict.EXTENDED, Verdict.LIFTED})  # on file, and nothing ended
 
 
-def _changed(pinned: str, command: str | None) -> str | None:
-    return pinned if pinned and pinned != command else None
-
-
-def _why(judged: Judgement) -> str:
-    """One masked line: the rule, and the part of the call it stopped at."""
-    where = f" ({mask(judged.segment)[:200]})" if judged.segment else ""
-    return f"{mask(judged.rule)[:300]}{where}"
+def _denied_words(denied: Sequence[Request]) -> str:
+    first = denied[0]
+    more = f" and {len(denied) - 1} more" if len(denied) > 1 else ""
+    return f"It would cover what was denied: {first.id} by {first.decided_name or first.decided_by}{more}."
 
 
 def _late(decision: Decision, click: Click) -> Entry:

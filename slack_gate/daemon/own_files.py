@@ -33,7 +33,8 @@ def guarded_places(home: Path) -> list[Path]:
     """What decides whether the gate is asked: its program, `sbox`, the policy, the agent's settings below `home`."""
     layout = Layout(home)
     settings = [home / ".claude" / name for name in ("settings.json", "settings.local.json")]
-    return [layout.root, layout.command, layout.sbox, layout.policy, *settings, home / ".claude.json"]
+    tools = Path(os.environ.get("AGENT_TOOLS_DIR") or home / "work") / "gh-issue"
+    return [layout.root, layout.command, layout.sbox, layout.policy, tools, *settings, home / ".claude.json"]
 
 
 class OwnFiles:

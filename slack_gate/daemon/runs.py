@@ -10,7 +10,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import structlog
@@ -107,7 +107,7 @@ class Runs:
 
     async def handed_over(self, request: str, watch: Watch) -> Ran:
         """What a hook's agent was told to fetch: the approved command, once."""
-        event = self._gate.held(request)
+        event = self._gate.fetched(request)
         if event is None:
             return Ran("gate", request, message=_ONCE)
         return await self.approved(request, event, watch)
@@ -142,6 +142,8 @@ class Runs:
         if answer.ruling is not Ruling.ALLOW:
             row = await self._store.request(filed.id)
             return Ran((row or filed).via or "gate", filed.id, message=answer.reason)
+        if answer.command is not None:  # the approver changed it
+            event = replace(event, tool_input={**event.tool_input, "command": answer.command})
         return await self._claimed(filed.id, event, stop, watch)
 
     async def _answer(self, request: Request, event: ToolEvent, stop: asyncio.Event) -> Answer:

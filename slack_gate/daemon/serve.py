@@ -11,7 +11,7 @@ import signal
 import socket
 import stat
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,20 +19,23 @@ from typing import Any
 
 import structlog
 from slack_sdk.web.async_client import AsyncWebClient
-from sqlalchemy import make_url
 
 from cage import cage_policy
 from slack_gate.config import SECRETS, Settings, secret_files
 from slack_gate.core.ports import Executor
 from slack_gate.daemon.changes import Changes
 from slack_gate.daemon.clock import SteadyClock
+from slack_gate.daemon.fleet import Fleet, OwnRequests
 from slack_gate.daemon.gate import Gate, House
 from slack_gate.daemon.health import health
+from slack_gate.daemon.judge import Judge
 from slack_gate.daemon.outbox import Outbox
 from slack_gate.daemon.own_files import OwnFiles, guarded_places
+from slack_gate.daemon.policy_file import PolicyFile
 from slack_gate.daemon.programs import cage_starts, trusted_programs
+from slack_gate.daemon.released import Released
 from slack_gate.daemon.runs import Runs
-from slack_gate.daemon.socket import hook_socket, only_daemon
+from slack_gate.daemon.socket import hook_socket, lock_of, only_daemon
 from slack_gate.daemon.sweeper import sweep
 from slack_gate.errors import ConfigError
 from slack_gate.executors.cage import Cage
@@ -43,7 +46,8 @@ from slack_gate.slack.copies import tell_where_cards_are
 from slack_gate.slack.link import Link, check_app_token, check_bot_token, web_client
 from slack_gate.slack.messenger import Messenger
 from slack_gate.slack.people import People
-from slack_gate.store.cards import Cards
+from slack_gate.store.engines import SQLITE, is_shared, parsed
+from slack_gate.store.shared_cards import SharedCards
 from slack_gate.store.store import Store
 from slack_gate.store.wakeups import Wakeups
 from slack_gate.terminal import Terminal
@@ -72,7 +76,7 @@ class Running:
 async def serve(settings: Settings, approvers: Sequence[str]) -> None:
     """The daemon until SIGTERM or SIGINT. Raises GateError when it cannot start."""
     _not_traceable()
-    for name in SECRETS:  # no program started from here inherits them
+    for name in (*SECRETS, "slack_gate_database_url"):  # no program started from here inherits them
         os.environ.pop(name.upper(), None)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -119,11 +123,23 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
     if key := settings.sbx_gate_key.get_secret_value():
         sandboxer = Sandboxer(settings.sandboxer_api_url, settings.sandbox_id, key)
         executors[SANDBOXER] = await opened.enter_async_context(sandboxer)
-    store = await opened.enter_async_context(Store(settings.database, settings.log_path, clock))
+    house = _house(settings, approvers, slack.team if slack else "")
+    store = await opened.enter_async_context(Store(settings.database, settings.log_path, clock, home=house.home))
+    waiting = Wakeups()
+    fleet = await _joined(settings, store, house.home, clock, waiting, changes)
     group = await opened.enter_async_context(_tasks())
-    house = _house(settings, approvers, slack.team if slack else "", cages, executors)
-    own = OwnFiles(_places(settings), guarded_places(Path.home()))
-    gate = Gate(store, Wakeups(), cage_policy, own, programs, house, clock, unshowable, changes.wake)
+    released = Released(programs, settings.hook_executor, [sys.executable, "-I", "-m", "slack_gate"])
+    judge = Judge(
+        cage_policy,
+        OwnFiles(_places(settings), guarded_places(Path.home())),
+        PolicyFile(settings.home / "policy.toml"),
+        released,
+        programs.get("git"),
+        tuple(executors),
+        cages,
+        settings.cage_first,
+    )
+    gate = Gate(store, waiting, judge, released, house, clock, unshowable, changes.wake)
     runs = Runs(gate, store, executors, clock)
     await runs.resume(house.home)
     works: list[Coroutine[Any, Any, None]] = [sweep(gate, store)]
@@ -131,12 +147,14 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
     if slack is not None:
         app = Buttons(slack.client, gate, slack.people, _later(group)).app
         link = Link(app, slack.app_token, clock)
-        cards = Cards(store.database, SLACK, house.home)
-        outbox = Outbox(cards, Messenger(slack.client), link.down, clock, lambda: bool(house.page) or house.terminal)
+        outbox = _outbox(store, slack, link, house, clock, fleet)
         tell_where_cards_are(app, outbox.seen)
         changes.also(outbox.wake)
         await opened.enter_async_context(link.opened())
-        works.append(outbox.run(gate))
+        works.append(outbox.run(OwnRequests(gate, store, house.home) if fleet else gate))
+    if fleet is not None:
+        fleet.down = link.down if link else None
+        works.append(fleet.run(gate, SLACK))
     if house.terminal:
         alone = not (house.approvers or house.page)
         works.append(Terminal(gate, store, house.home, alone, changes.also).run())
@@ -146,13 +164,15 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
     await gate.resume()
     page = None
     if house.page:
-        page = Page(gate, store, changes, house.home, lambda: _status(settings, link, outbox), clock)
+        page = Page(gate, store, changes, house.home, lambda: _status(settings, link, outbox, store, fleet), clock)
         await opened.enter_async_context(page.open(settings.page_port))
     api = AgentApi(gate, runs, store, settings.executor, settings.wait, lambda: _where(settings, slack, house))
     await opened.enter_async_context(api.on_socket(agent_socket(settings.socket_path)))
     if settings.agent_port:
         await opened.enter_async_context(api.on_port(settings.agent_port))
-    await opened.enter_async_context(hook_socket(settings.socket_path, gate, lambda: _status(settings, link, outbox)))
+    await opened.enter_async_context(
+        hook_socket(settings.socket_path, gate, lambda: _status(settings, link, outbox, store, fleet))
+    )
     return Running(settings, gate, store, runs, changes, page)
 
 
@@ -178,22 +198,17 @@ class _Slack:
         return cls(client, app_token, team, people)
 
 
-def _house(
-    settings: Settings, approvers: Sequence[str], team: str, cages: bool, executors: Mapping[str, Executor]
-) -> House:
+def _house(settings: Settings, approvers: Sequence[str], team: str) -> House:
     host = socket.gethostname()
     return House(
         home=f"{host}:{settings.socket_path}",
         host=host,
-        approvers=settings.approvers if SLACK in approvers else (),
+        approvers=settings.approvers if SLACK in approvers or is_shared(settings.database) else (),
         team=team,
         surface=SLACK,
         wait=settings.wait,
-        cages=cages,
-        cage_first=settings.cage_first,
-        executors=tuple(executors),
         hook_executor=settings.hook_executor,
-        launcher=[sys.executable, "-I", "-m", "slack_gate"],
+        escalate=settings.escalate,
         page=f"http://127.0.0.1:{settings.page_port}/" if WEB in approvers and settings.page_port else "",
         terminal=TERMINAL in approvers,
     )
@@ -208,7 +223,8 @@ def _where(settings: Settings, slack: _Slack | None, house: House) -> list[str]:
 
 def _places(settings: Settings) -> list[Path]:
     """What no tool of an agent gets into."""
-    return [settings.home, settings.socket_path.parent, *secret_files().values(), *_database_files(settings)]
+    token = Path.home() / ".config" / "spikybot"  # of the GitHub helper
+    return [settings.home, settings.socket_path.parent, token, *secret_files().values(), *_database_files(settings)]
 
 
 @asynccontextmanager
@@ -229,7 +245,8 @@ def _later(group: asyncio.TaskGroup) -> Callable[[Coroutine[Any, Any, None]], ob
 
 def _database_files(settings: Settings) -> list[Path]:
     """Where the database is when it does not lie in the home."""
-    name = make_url(settings.database).database
+    url = parsed(settings.database)
+    name = url.database if url.get_backend_name() == SQLITE else None
     return [Path(name + tail) for tail in ("", "-wal", "-shm")] if name else []
 
 
@@ -241,10 +258,33 @@ async def _guarded(work: Coroutine[Any, Any, None]) -> None:
         log.exception("an answer to a click failed")
 
 
-def _status(settings: Settings, link: Link | None, outbox: Outbox | None) -> bytes:
+async def _joined(
+    settings: Settings, store: Store, home: str, clock: SteadyClock, waiting: Wakeups, changes: Changes
+) -> Fleet | None:
+    """This daemon's place among those on a shared database, None when it has its own."""
+    if not store.database.shared:
+        return None
+    fleet = Fleet(store, home, lock_of(settings.socket_path), clock, waiting, changes)
+    await fleet.join()
+    return fleet
+
+
+def _outbox(store: Store, slack: _Slack, link: Link, house: House, clock: SteadyClock, fleet: Fleet | None) -> Outbox:
+    def elsewhere() -> bool:
+        return bool(house.page) or house.terminal or (fleet is not None and fleet.others_hear())
+
+    def left_to_others() -> bool:
+        return fleet is not None and link.down() is not None and fleet.others_hear()
+
+    cards = SharedCards(store.database, SLACK, house.home, left_to_others)
+    return Outbox(cards, Messenger(slack.client), link.down, clock, elsewhere)
+
+
+def _status(settings: Settings, link: Link | None, outbox: Outbox | None, store: Store, fleet: Fleet | None) -> bytes:
     """What `slack-gate status` prints: never a token. Without Slack there is nothing to be heard."""
     files = {"log": settings.log_path, "database": next(iter(_database_files(settings)), None)}
-    return json.dumps(health(link, outbox.fault() if outbox else None, files)).encode()
+    faults = [store.database.fault, outbox.fault() if outbox else None, fleet.fault() if fleet else None]
+    return json.dumps(health(link, next(filter(None, faults), None), files)).encode()
 
 
 def _require(settings: Settings, approvers: Sequence[str]) -> None:

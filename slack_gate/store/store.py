@@ -94,7 +94,7 @@ class Store:
                 return as_request(row)
             if (row := tx.one(requests, _denied_before(request))) is not None:
                 return as_request(row)
-            tx.connection.execute(insert(requests).values(**_columns(request)))
+            tx.connection.execute(insert(requests).values(**_columns(request), chain=tx.chain))
             for number, approver in enumerate(approvers):
                 due_at = request.created_at + number * escalate if escalate else 0.0
                 card = {"request": request.id, "surface": surface, "approver": approver, "due_at": due_at}
@@ -154,7 +154,7 @@ class Store:
             if row is None:
                 return None
             lifted = as_request(row)
-            tx.log(replace(_entry(lifted, by, tx.now, user), decision="lifted", reason=None))
+            tx.log(replace(_entry(lifted, by, tx.now, user), decision="lifted", reason=None), lifted.chain)
             return lifted
 
         return await self.transact(work, now)
@@ -181,7 +181,7 @@ class Store:
         def work(tx: Transaction) -> Request:
             if (row := tx.one(requests, _same_call(request))) is not None:
                 return as_request(row)
-            tx.connection.execute(insert(requests).values(**_columns(request)))
+            tx.connection.execute(insert(requests).values(**_columns(request), chain=tx.chain))
             admitted = _end(tx, request, State.APPROVED, _decision(request.via, request.reason), log=False)
             started = admitted and _start(tx, admitted.id, run, executor)
             if started is None:
@@ -304,23 +304,16 @@ class Store:
         if self._untidy:
             self._untidy = not await self.database.checkpoint()
 
-    async def recorded(self, ended: Request | None = None) -> None:
-        """Returns when every log line of this daemon is in the file and synced. Raises LogError.
-
-        Where another daemon ended the request, and logged it, it gets a line here too: what is answered here stands in
-        this log.
-        """
-        if ended is None or ended.decider in ("", self._home):
-            await self.transact(Transaction.whole)
-            return
-        user = ended.decided_by if ended.decided_by != ended.via else ""
-        why = " ".join(filter(None, (ended.reason, f"[logged first by {ended.decider}]")))
-        await self.transact(lambda tx: tx.log(replace(_entry(ended, ended.via, tx.now, user), reason=why)))
+    async def recorded(self) -> None:
+        """Returns when every log line of this home is in the file and synced; raises LogError."""
+        tx, _ = await self.database.run(self._missing, self._write_out, reads=True)
+        if tx.fault is not None:
+            raise tx.fault
 
     # How
 
     async def _read(self, query: Callable[[Connection], T]) -> T:
-        return await self.database.run(query)
+        return await self.database.run(query, reads=True)
 
     async def transact(self, work: Callable[[Transaction], T], now: float | None = None) -> T:
         """`work` in a transaction, then its log lines to the file."""
@@ -330,7 +323,7 @@ class Store:
         def in_transaction(connection: Connection) -> tuple[Transaction, T]:
             moment = self._clock() if now is None else now
             tx = Transaction(connection, moment, self.database, self._chain, self._home)
-            if next(tries):
+            if next(tries) > 1:
                 tx.first()
             result = work(tx)
             tx.tell()
@@ -341,28 +334,41 @@ class Store:
             raise tx.fault
         return result
 
+    def _missing(self, connection: Connection) -> tuple[Transaction, None]:
+        """The lines that the file may lack: others decide what is logged here, a crash or a full disk leaves some out.
+
+        Where the file stands is looked at again when that is not known, or when there are many.
+        """
+        tx = Transaction(connection, 0.0, self.database, self._chain, self._home)
+        query = select(log.c.seq, log.c.line, log.c.hash).where(log.c.chain == self._chain, log.c.seq > self._written)
+        rows = connection.execute(query.order_by(log.c.seq).limit(_BATCH)).all() if self._written else []
+        tx.lines = [Line(*row) for row in rows]
+        tx.wants_all = not self._written or len(rows) == _BATCH
+        return tx, None
+
     def _write_out(self, done: Sequence[tuple[Transaction, object]]) -> None:
         """What was committed together, synced together."""
         transactions = [tx for tx, _ in done]
         self._untidy = self._untidy or any(tx.masked for tx in transactions)
-        lines = [line for tx in transactions for line in tx.lines]
+        lines = list({line.seq: line for tx in transactions for line in tx.lines}.values())
         try:
             if any(tx.wants_all for tx in transactions) or not _follow(lines, self._written):
                 self._catch_up()
             elif lines:
                 self._written = self.journal.append(lines)
         except StoreError as error:
+            self._written = 0
             for tx in transactions:
                 tx.fault = error if tx.lines or tx.wants_all else None
 
     def _catch_up(self) -> None:
-        """Another process wrote lines between ours, a crash or a full disk left some out: take them from the table."""
+        """From what stands in the file, with the table's help."""
         self._written, last = self.journal.last()
         self._refuse_another_database(last)
         query = select(log.c.seq, log.c.line, log.c.hash).where(log.c.chain == self._chain).order_by(log.c.seq)
         while True:
             missing = query.where(log.c.seq > self._written).limit(_BATCH)
-            lines = self.database.transaction(lambda connection: connection.execute(missing).all())  # noqa: B023
+            lines = self.database.transaction(lambda connection: connection.execute(missing).all(), True)  # noqa: B023
             if not lines:
                 return
             self._written = self.journal.append([Line(*line) for line in lines])
@@ -370,7 +376,7 @@ class Store:
     def _refuse_another_database(self, last: str) -> None:
         """A new or restored database under an old file: its lines would be taken for written ones and be lost."""
         same = select(log.c.hash).where(log.c.chain == self._chain, log.c.seq == self._written)
-        known = self.database.transaction(lambda connection: connection.execute(same).scalar())
+        known = self.database.transaction(lambda connection: connection.execute(same).scalar(), True)
         if self._written and known != last:
             raise LogError(
                 f"The log {self.journal.path} ends with line {self._written}, which is not in the database.",
@@ -430,7 +436,7 @@ def _start(tx: Transaction, request: str, run: str, executor: str) -> Request | 
     tx.changed(request)
     values = {"id": run, "request": request, "home": started.home, "executor": executor, "started_at": tx.now}
     tx.connection.execute(insert(runs).values(**values))
-    tx.log(_entry(started, started.via, tx.now))
+    tx.log(_entry(started, started.via, tx.now), started.chain)
     return started
 
 
@@ -454,7 +460,7 @@ def _finish(
     ended = as_request(row)
     tx.changed(ended.id)
     entry = _entry(ended, ended.via, tx.now)
-    tx.log(replace(entry, reason=result.error, command_id=result.command_id, exit_code=result.exit_code))
+    tx.log(replace(entry, reason=result.error, command_id=result.command_id, exit_code=result.exit_code), ended.chain)
     return ended
 
 
@@ -489,7 +495,7 @@ def _extended(tx: Transaction, request: Request, decision: Decision) -> Click:
     if until <= request.expires_at:
         return Click(Verdict.LATEST, request)
     changed = _changed(tx, request, expires_at=until)
-    tx.log(replace(_entry(changed, decision.by, tx.now, decision.user), decision="extended"))
+    tx.log(replace(_entry(changed, decision.by, tx.now, decision.user), decision="extended"), changed.chain)
     return Click(Verdict.EXTENDED, changed)
 
 
@@ -500,7 +506,7 @@ def _counted(tx: Transaction, request: Request, decision: Decision) -> Request |
     if len(votes) >= request.quorum:
         return None
     changed = _changed(tx, request, votes=json.dumps(list(votes.items())))
-    tx.log(replace(_entry(changed, decision.by, tx.now, decision.user), decision="vote"))
+    tx.log(replace(_entry(changed, decision.by, tx.now, decision.user), decision="vote"), changed.chain)
     return changed
 
 
@@ -537,7 +543,6 @@ def _end(
         .where(*([] if also is None else [also]))
         .values(
             state=state,
-            decider=tx.home,
             decided_at=tx.now,
             decided_by=how.user or how.by,
             decided_name=how.name,
@@ -557,7 +562,7 @@ def _end(
     tx.masked = True
     tx.changed(ended.id)
     if log:
-        tx.log(_entry(ended, how.by, tx.now, how.user))
+        tx.log(_entry(ended, how.by, tx.now, how.user), ended.chain)
     return ended
 
 
@@ -630,7 +635,7 @@ def _first(ended: Sequence[Request]) -> Request | None:
 
 
 def _columns(request: Request) -> dict[str, Any]:
-    values = {column.name: getattr(request, column.name) for column in requests.columns}
+    values = {column.name: getattr(request, column.name) for column in requests.columns if column.name != "chain"}
     values["tool_input"] = json.dumps(dict(request.tool_input))
     values["votes"] = json.dumps(list(request.votes))
     values |= {name: int(getattr(request, name)) for name in ("rewritable", "caged")}

@@ -87,7 +87,7 @@ requests = Table(
     Column("decided_name", Shown, nullable=False, default=""),
     Column("reason", Shown, nullable=False, default=""),
     Column("via", Text, nullable=False, default="", server_default=""),
-    Column("decider", Text, nullable=False, default="", server_default=""),  # the daemon that ended it, in a fleet
+    Column("chain", Text, nullable=False, default="", server_default=""),  # the log that it stands in: its home's
     # What a denial is remembered by in its session: the SHA-256 of what would run, whatever the agent says of it.
     Column("form", Text, nullable=False, default="", server_default=""),
     Column("lifted_at", Double),  # a denial that an approver took back: the same may be asked again

@@ -11,6 +11,8 @@ import pytest
 from slack_gate.core.event import ToolEvent
 from slack_gate.core.rules import Key, Rule, covered, keys_to_remember, runs_caged
 
+NOW = 1_000_000.0
+
 
 @pytest.fixture(autouse=True)
 def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +123,7 @@ def test_what_is_saved_of_a_command(command: str, keys: list[str]) -> None:
     ],
 )
 def test_what_a_rule_covers(remembered: list[str], command: str, allowed: bool) -> None:
-    coverage = covered(bash(command), rules_for(*remembered))
+    coverage = covered(bash(command), rules_for(*remembered), NOW)
     assert (coverage is not None) == allowed
     if coverage is not None:
         assert set(coverage.rules) == {f"R-{key}" for key in remembered}
@@ -129,7 +131,7 @@ def test_what_a_rule_covers(remembered: list[str], command: str, allowed: bool) 
 
 def test_two_words_are_not_one_word_with_a_blank() -> None:
     joined = [Rule("R-1", Key("Bash", ("npm", "run a b")), "", 0.0, "U", "SG")]
-    assert covered(bash("npm run a b"), joined) is None
+    assert covered(bash("npm run a b"), joined, NOW) is None
     assert str(Key("Bash", ("npm", "run", "a b"))) == "npm run 'a b'"
 
 
@@ -143,20 +145,20 @@ def test_two_words_are_not_one_word_with_a_blank() -> None:
     ],
 )
 def test_fields_that_change_how_it_runs_or_are_unknown(more: dict[str, Any]) -> None:
-    assert covered(bash("touch a"), rules_for("touch")) is not None
-    assert covered(bash("touch a", **more), rules_for("touch")) is None
+    assert covered(bash("touch a"), rules_for("touch"), NOW) is not None
+    assert covered(bash("touch a", **more), rules_for("touch"), NOW) is None
     assert saved("touch a", **more) == []
 
 
 def test_fields_that_do_not() -> None:
     event = bash("touch a", description="safe", timeout=5, run_in_background=False, dangerouslyDisableSandbox=False)
-    assert covered(event, rules_for("touch")) is not None
+    assert covered(event, rules_for("touch"), NOW) is not None
 
 
 def test_a_shell_call_without_a_text() -> None:
     event = ToolEvent("claude-code", "s1", "c1", "Bash", {"command": ["touch"]}, "/w")
     assert keys_to_remember(event) == ()
-    assert covered(event, rules_for("touch")) is None
+    assert covered(event, rules_for("touch"), NOW) is None
     assert not runs_caged(event)
 
 
@@ -185,10 +187,10 @@ def _rules_of(event: ToolEvent) -> list[Rule]:
 )  # fmt: skip
 def test_another_input_is_asked(shown: ToolEvent, other: ToolEvent) -> None:
     rules = _rules_of(shown)
-    coverage = covered(shown, rules)
+    coverage = covered(shown, rules, NOW)
     assert coverage is not None
     assert coverage.command is None
-    assert covered(other, rules) is None
+    assert covered(other, rules, NOW) is None
     assert rules[0].shown == f"{shown.tool} with exactly this input"
     assert not runs_caged(shown)
 
@@ -221,7 +223,7 @@ def test_project_runners_are_released_caged(
     tmp_path: Path, remembered: list[str], command: str, released: str | None
 ) -> None:
     event = bash(command, str(tmp_path / "projects" / "app"))
-    coverage = covered(event, rules_for(*remembered))
+    coverage = covered(event, rules_for(*remembered), NOW)
     assert coverage is not None
     assert coverage.command == released
     assert runs_caged(event) == (released is not None)
@@ -240,17 +242,17 @@ def test_git_with_a_planted_hook(tmp_path: Path) -> None:
     hook.write_text("#!/bin/sh\n")
     hook.chmod(0o755)
     commit = bash("git commit -m x", str(place))
-    coverage = covered(commit, rules_for("git commit"))
+    coverage = covered(commit, rules_for("git commit"), NOW)
     assert coverage is not None
     assert coverage.command == "sbox git commit -m x"
     # The cage has no network, so a push that could run the project's hook is asked each time, without Always.
     hook.rename(hook.with_name("pre-push"))
     push = bash("git push origin main", str(place))
-    assert covered(push, rules_for("git push")) is None
+    assert covered(push, rules_for("git push"), NOW) is None
     assert keys_to_remember(push) == ()
     assert not runs_caged(push)
     # Where the cage cannot write, nothing can be planted.
-    assert covered(bash("git push origin main"), rules_for("git push")) is not None
+    assert covered(bash("git push origin main"), rules_for("git push"), NOW) is not None
 
 
 def test_where_the_cage_itself_could_be_planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,5 +262,5 @@ def test_where_the_cage_itself_could_be_planted(tmp_path: Path, monkeypatch: pyt
     (planted / "sbox").chmod(0o755)
     monkeypatch.setenv("PATH", f"{planted}:/usr/bin")
     event = bash("make deploy", str(tmp_path / "projects" / "app"))
-    assert covered(event, rules_for("make deploy")) is None
+    assert covered(event, rules_for("make deploy"), NOW) is None
     assert keys_to_remember(event) == ()

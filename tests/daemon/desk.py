@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,10 @@ from slack_gate.core.event import ToolEvent
 from slack_gate.core.ports import Click
 from slack_gate.core.request import Choice, Decision, Request, State
 from slack_gate.daemon.gate import Caller, Gate, House
+from slack_gate.daemon.judge import Judge
 from slack_gate.daemon.own_files import OwnFiles, guarded_places
+from slack_gate.daemon.policy_file import PolicyFile
+from slack_gate.daemon.released import Released
 from slack_gate.store.store import Store
 from slack_gate.store.wakeups import Wakeups
 
@@ -47,10 +50,12 @@ class Desk:
         values: dict[str, Any] = {"tool": "Bash", "tool_input": {"command": command}, "call": f"toolu_{self.calls}"}
         return ToolEvent(**{"agent": "claude-code", "session": "s1", "cwd": cwd, **values, **changes})
 
-    async def asked(self, event: ToolEvent | None = None, nonce: str | None = None) -> Request:
+    async def asked(
+        self, event: ToolEvent | None = None, nonce: str | None = None, limit: float = 330.0
+    ) -> Request:
         """A request that somebody waits for."""
         event = event or self.event()
-        request = await self.gate.submit(event, Caller(nonce or f"{self.calls:032x}", 330.0))
+        request = await self.gate.submit(event, Caller(nonce or f"{self.calls:032x}", limit))
         assert isinstance(request, Request), request
         self.waits.append(asyncio.create_task(self.gate.wait(request.id, event)))
         await asyncio.sleep(0)
@@ -79,14 +84,25 @@ class Desk:
 
 @asynccontextmanager
 async def desk(
-    place: Path, changed: Callable[[], None] = lambda: None, sbox: str = "/usr/bin/sbox", **house_changes: Any
+    place: Path,
+    changed: Callable[[], None] = lambda: None,
+    sbox: str = "/usr/bin/sbox",
+    cages: bool = False,
+    cage_first: bool = False,
+    executors: Sequence[str] = (),
+    launcher: Sequence[str] = (),
+    approvers: Sequence[str] = ("U0ANA",),
+    **house_changes: Any,
 ) -> AsyncIterator[Desk]:
     clock = Clock()
     async with Store(f"sqlite:///{place / 'gate.db'}", place / "gate-log.jsonl", clock) as store:
-        house = House("box:/run/gate.sock", "box", ["U0ANA"], "T1", "slack", 300.0, **house_changes)
+        house = House("box:/run/gate.sock", "box", approvers, "T1", "slack", 300.0, **house_changes)
         own = OwnFiles([place / "own"], guarded_places(place))
         programs = {name: f"/usr/bin/{name}" for name in ("git", "python3")} | {"sbox": sbox}
-        gate = Gate(store, Wakeups(), cage_policy, own, programs, house, clock, _unshowable, changed)
+        released = Released(programs, house.hook_executor, launcher)
+        policy = PolicyFile(place / "policy.toml")
+        judge = Judge(cage_policy, own, policy, released, programs["git"], executors, cages, cage_first)
+        gate = Gate(store, Wakeups(), judge, released, house, clock, _unshowable, changed)
         found = Desk(gate, store, place, clock)
         try:
             yield found

@@ -75,7 +75,7 @@ async def test_each_end_has_its_own_outcome_and_one_record(tmp_path: Path) -> No
     async with desk(tmp_path) as d:
         approved = await d.asked()
         await d.click(approved)
-        denied = await d.asked()
+        denied = await d.asked(d.event("make denied"))
         await d.click(denied, Choice.DENY)
         withdrawn = await d.asked()
         await d.gate.cancel(withdrawn.id)

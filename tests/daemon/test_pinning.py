@@ -17,7 +17,7 @@ async def test_a_green_call_runs_the_trusted_sbox(tmp_path: Path) -> None:
 
 async def test_without_a_trusted_sbox_it_is_asked(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
-        h.running.gate._programs = {}
+        h.running.gate._released._programs = {}
         hook, card = await h.asked("sbox ls")
         assert "pinned" in card.plain()
         await h.ana.click(card, "Approve")

@@ -103,7 +103,7 @@ async def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **house: Any) 
     zone = home / "projects" / "app"
     zone.mkdir(parents=True)
     monkeypatch.setenv("HOME", str(home))
-    async with desk(tmp_path, executors=("cage", "sandboxer"), **house) as d:
+    async with desk(tmp_path, **{"executors": ("cage", "sandboxer"), **house}) as d:
         held = Held()
         runs = Runs(d.gate, d.store, {"cage": Cage(str(SBOX)), "sandboxer": held}, d.clock)
         yield Place(d, runs, held, zone)
@@ -282,8 +282,7 @@ async def test_no_file_keeps_a_secret_of_the_output(place: Place, tmp_path: Path
 
 
 async def test_an_executor_that_is_not_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with _place(tmp_path, monkeypatch) as place:
-        place.d.gate._house = replace(place.d.gate._house, executors=("cage",))
+    async with _place(tmp_path, monkeypatch, executors=("cage",)) as place:
         ran = await place.ask("ls", "sandboxer")
         assert ran.result is None and "no sandboxer executor" in ran.message
 

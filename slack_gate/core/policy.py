@@ -1,0 +1,242 @@
+"""The person's own rules for the gate: the `[gate]` table of policy.toml, which can only make it stricter.
+
+    [gate]
+    allow = ["make test( -k [a-z_]+)?"]    # whole commands that the gate runs itself without asking
+    [[gate.rule]]
+    command = "git push --force ..."       # or pattern = "regular expression", tool = "mcp__db__*", path = "~/prod/**"
+    do = "deny"                            # deny, ask (each time, even if green) or never-remember
+    reason = "Force pushes go through CI."
+    approvals = 2                          # people who must approve
+    executor = "cage"                      # what runs it, where the gate runs it
+
+A call that several rules name gets the strictest of each: deny before ask before what is remembered, the most
+approvals, the cage before the Sandboxer; the order in the file does not count.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from cage import cage_policy
+from slack_gate.core.allowlist import DEFAULT, Allowlist
+from slack_gate.core.event import ToolEvent
+
+MATCHERS = ("command", "pattern", "tool", "path")
+DEEDS = ("deny", "ask", "never-remember")
+_EXECUTORS = ("cage", "sandboxer")  # the stricter one first
+_FIELDS = {"do": str, "reason": str, "approvals": int, "executor": str, **dict.fromkeys(MATCHERS, str)}
+MAX_APPROVALS = 20
+
+
+class PolicyError(ValueError):
+    """The file cannot be used. `line` counts from 1; 0 where it is not known."""
+
+    def __init__(self, sentence: str, line: int = 0) -> None:
+        super().__init__(f"line {line}: {sentence}" if line else sentence)
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One rule: which calls it names (every matcher that it has must hold), and what it demands of them."""
+
+    shown: str
+    matches: tuple[Callable[[ToolEvent], bool], ...]
+    do: str
+    reason: str
+    approvals: int
+    executor: str
+
+    def names(self, event: ToolEvent) -> bool:
+        return all(match(event) for match in self.matches)
+
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What the policy demands of one call; by default nothing beyond the classifier's verdict."""
+
+    denied: str = ""  # why it is denied, empty: it is not
+    ask: str = ""  # the rule that has it asked each time
+    forgettable: bool = False  # it is not remembered
+    approvals: int = 1
+    executor: str = ""
+
+
+NOTHING = Demands()
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    allowlist: Allowlist
+    entries: tuple[Entry, ...] = ()
+
+    def demands(self, event: ToolEvent) -> Demands:
+        found = [entry for entry in self.entries if entry.names(event)]
+        denied = next((entry for entry in found if entry.do == "deny"), None)
+        asked = next((entry for entry in found if entry.do == "ask"), None)
+        executors = {entry.executor for entry in found}
+        return Demands(
+            denied=f"{denied.reason or 'It is not allowed here.'} (policy: {denied.shown})" if denied else "",
+            ask=f"the policy has it asked each time ({asked.shown})" if asked else "",
+            forgettable=any(entry.do in ("ask", "never-remember") or entry.approvals > 1 for entry in found),
+            approvals=max([entry.approvals for entry in found], default=1),
+            executor=next((name for name in _EXECUTORS if name in executors), ""),
+        )
+
+
+EMPTY = Policy(Allowlist(DEFAULT))
+
+
+def parse(text: str) -> Policy:
+    """The `[gate]` table of a policy.toml. Raises PolicyError."""
+    try:
+        table = tomllib.loads(text).get("gate", {})
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        place = re.search(r"at line (\d+)", str(error))
+        raise PolicyError(f"It is no TOML: {error}", int(place[1]) if place else 0) from None
+    if not isinstance(table, dict):
+        raise PolicyError("gate is not a table", _line(text, "gate"))
+    if unknown := sorted(set(table) - {"allow", "rule"}):
+        raise PolicyError(f"gate.{unknown[0]} is no setting; there are allow and rule", _line(text, unknown[0]))
+    return Policy(_allowlist(text, table.get("allow", list(DEFAULT))), tuple(_entries(text, table.get("rule", []))))
+
+
+def _allowlist(text: str, patterns: object) -> Allowlist:
+    if not isinstance(patterns, list):
+        raise PolicyError("gate.allow is not a list of patterns", _line(text, "allow"))
+    for pattern in patterns:
+        _compiled(text, pattern)
+    return Allowlist(patterns)
+
+
+def _entries(text: str, tables: object) -> Iterable[Entry]:
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise PolicyError("gate.rule is not a list of tables; begin each with [[gate.rule]]", _line(text, "rule"))
+    headings = [number for number, line in enumerate(text.splitlines(), 1) if re.match(r"\s*\[\[\s*gate", line)]
+    for number, table in enumerate(tables):
+        line = headings[number] if number < len(headings) else 0
+        try:
+            yield _entry(text, table)
+        except PolicyError as error:
+            raise error if error.line else PolicyError(str(error), line) from None
+
+
+def _entry(text: str, table: Mapping[str, Any]) -> Entry:
+    for name, value in table.items():
+        kind = _FIELDS.get(name)
+        if kind is None:
+            raise PolicyError(f"{name} is no field of a rule; there are {', '.join(_FIELDS)}", _line(text, name))
+        if type(value) is not kind:
+            raise PolicyError(f"{name} is not a {'number' if kind is int else 'text'}", _line(text, name))
+    named = [name for name in MATCHERS if name in table]
+    do, approvals, executor = table.get("do", ""), table.get("approvals", 1), table.get("executor", "")
+    if not named:
+        raise PolicyError(f"a rule names no calls; give it one of {', '.join(MATCHERS)}")
+    if do not in ("", *DEEDS):
+        raise PolicyError(f"do = {do!r} is none of {', '.join(DEEDS)}", _line(text, do))
+    if executor not in ("", *_EXECUTORS):
+        raise PolicyError(f"executor = {executor!r} is none of {', '.join(_EXECUTORS)}", _line(text, executor))
+    if not 1 <= approvals <= MAX_APPROVALS:
+        raise PolicyError(f"approvals = {approvals} is not between 1 and {MAX_APPROVALS}")
+    if not do and approvals == 1 and not executor:
+        raise PolicyError("a rule demands nothing; give it do, approvals or executor")
+    matches = tuple(_MATCHES[name](text, table[name]) for name in named)
+    shown = ", ".join(f"{name} {table[name]!r}" for name in named)
+    return Entry(shown, matches, do, table.get("reason", ""), approvals, executor)
+
+
+def _line(text: str, word: str) -> int:
+    """The first line that holds `word`; comments are looked at last."""
+    lines = [
+        (line.lstrip().startswith("#"), number) for number, line in enumerate(text.splitlines(), 1) if word in line
+    ]
+    return min(lines, default=(False, 0))[1]
+
+
+# How a rule names calls
+
+
+def _command(text: str, words: str) -> Callable[[ToolEvent], bool]:
+    """The words of one simple command; `...` at their end stands for any more. Any part of a compound counts."""
+    segments = cage_policy.read(words) or []
+    if len(segments) != 1 or segments[0].redirected or segments[0].argv == ("...",):
+        raise PolicyError(f"not the words of one command: {words}", _line(text, words))
+    wanted = segments[0].argv
+
+    def named(event: ToolEvent) -> bool:
+        return any(_is_named(wanted, argv) for argv in _argvs(event.command))
+
+    return named
+
+
+def _is_named(wanted: Sequence[str], argv: Sequence[str]) -> bool:
+    here = (os.path.basename(argv[0]), *argv[1:]) if "/" not in wanted[0] else tuple(argv)
+    if here[: len(wanted) - 1] == tuple(wanted[:-1]) if wanted[-1] == "..." else here == tuple(wanted):
+        return True
+    inner = next((number for number, word in enumerate(argv) if number and word[:1] != "-"), 0)
+    # What runs in the cage is named like what runs outside.
+    return os.path.basename(argv[0]) == "sbox" and inner > 0 and _is_named(wanted, argv[inner:])
+
+
+def _argvs(command: str | None) -> Iterable[Sequence[str]]:
+    """The simple commands of a text; of one that is not read exactly, what its pieces look like: rather too many."""
+    if command is None:
+        return
+    if (segments := cage_policy.read(command)) is not None:
+        yield from (segment.argv for segment in segments)
+        return
+    for piece in re.split(r"[\n;&|()`{}]|\$\(", command):
+        words = [word.strip("'\"") for word in piece.split()]
+        while words and (re.match(r"\w+=", words[0]) or words[0] in _BEFORE):
+            words.pop(0)
+        if words:
+            yield words
+
+
+_BEFORE = frozenset(
+    {"if", "then", "else", "elif", "do", "while", "until", "!", "time", "exec", "command", "sudo", "env"}
+)
+
+
+def _pattern(text: str, pattern: str) -> Callable[[ToolEvent], bool]:
+    compiled = _compiled(text, pattern)
+    return lambda event: event.command is not None and compiled.search(event.command) is not None
+
+
+def _tool(_text: str, name: str) -> Callable[[ToolEvent], bool]:
+    return lambda event: fnmatchcase(event.tool, name)
+
+
+def _path(text: str, pattern: str) -> Callable[[ToolEvent], bool]:
+    """A glob over the path of a file tool, as it is written and with its links followed."""
+    whole = os.path.expanduser(pattern)
+    if not whole.startswith("/"):
+        raise PolicyError(f"path = {pattern!r} begins with neither / nor ~", _line(text, pattern))
+
+    def named(event: ToolEvent) -> bool:
+        field, _ = cage_policy.FILE_TOOLS.get(event.tool, ("", None))
+        path = event.tool_input.get(field) if field else None
+        if not isinstance(path, str):
+            return False
+        here = os.path.normpath(os.path.join(event.cwd, os.path.expanduser(path)))
+        return any(fnmatchcase(one, whole) for one in (here, os.path.realpath(here)))
+
+    return named
+
+
+_MATCHES = {"command": _command, "pattern": _pattern, "tool": _tool, "path": _path}
+
+
+def _compiled(text: str, pattern: object) -> re.Pattern[str]:
+    if not isinstance(pattern, str):
+        raise PolicyError("a pattern is not a text", _line(text, "allow"))
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise PolicyError(f"{pattern!r} is no regular expression: {error}", _line(text, pattern)) from None

@@ -1,0 +1,196 @@
+"""What becomes of a call before anyone is asked: refused, allowed or run unasked, left to its host, or to be asked.
+
+The strictest word counts: the gate's own files, then the policy's denials, then what the policy has asked each time,
+then what is green, then what Always remembers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from cage import cage_policy
+from slack_gate.core import cage_first, rules
+from slack_gate.core.answer import Answer, Ruling
+from slack_gate.core.caged import caged_git
+from slack_gate.core.event import APPROVAL, ToolEvent
+from slack_gate.core.policy import NOTHING, Demands
+from slack_gate.core.ports import Classifier, Judgement
+from slack_gate.core.secrets import mask
+from slack_gate.daemon.own_files import OwnFiles
+from slack_gate.daemon.policy_file import PolicyFile
+from slack_gate.daemon.released import Released
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    sentence: str
+    may_be_remembered: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """Unasked: what the agent is told, and how the log names it; `used` are the rules it rests on."""
+
+    answer: Answer
+    decision: str
+    by: str
+    reason: str = ""
+    used: Sequence[str] = ()
+
+    @property
+    def may_be_remembered(self) -> bool:
+        return self.decision == "caged"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The gate runs it unasked, by the allowlist, because it is green, or by Always."""
+
+    via: str
+    used: Sequence[str] = ()
+    may_be_remembered: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """`why` is a clause for the card."""
+
+    why: str
+    demands: Demands = NOTHING
+    may_be_remembered: ClassVar[bool] = True
+
+
+Outcome = Refuse | Allow | Run | Ask
+
+
+class Judge:
+    """`executors` are the names of those that commands can be run with; `cages`: a cage starts here."""
+
+    def __init__(
+        self,
+        classifier: Classifier,
+        own_files: OwnFiles,
+        policy: PolicyFile,
+        released: Released,
+        git: str | None,
+        executors: Sequence[str],
+        cages: bool,
+        cages_first: bool,
+    ) -> None:
+        self._classifier = classifier
+        self._own_files = own_files
+        self._policy = policy
+        self._released = released
+        self._git = git if cages else None
+        self._executors = executors
+        self._cages = cages
+        self._cages_first = cages and cages_first
+
+    def outcome(self, event: ToolEvent, saved: Sequence[rules.Rule], now: float) -> Outcome:
+        """A function of its arguments, the settings and the file system; may run in a thread."""
+        if (refusal := self._own_files.refusal(event)) is not None:
+            return Refuse(refusal)
+        demands = self._policy.current().demands(event)
+        if demands.denied:
+            return Refuse(demands.denied)
+        if event.tool == APPROVAL:
+            return Ask("it is a question to a person", demands)
+        judged = self.explained(event)
+        if event.executor is not None and event.executor not in self._executors:
+            return Refuse(f"This slack-gate has no {event.executor} executor set up.")
+        if (why := self._stricter(demands)) is not None:
+            return self._ask(event, why, demands)
+        if event.executor is None and (found := self._green(event, judged)) is not None:
+            return self._ask(event, found.why, demands) if isinstance(found, Ask) else found
+        if judged.verdict != "green" and self._own_files.reached_by(event):
+            return self._ask(event, f"{_why(judged)}; it could reach what slack-gate rests on", demands)
+        if event.executor is not None:
+            return self._run(event, judged, demands, saved, now)
+        if judged.verdict == "ungated":
+            return Allow(Answer(Ruling.SILENT), "ungated", "policy")
+        coverage = None if demands.forgettable else self._released.remembered(event, saved, now)
+        if coverage is not None:
+            shown = ", ".join(coverage.rules)
+            answer = Answer(Ruling.ALLOW, f"Remembered by Always ({shown}).", _changed(coverage.command, event))
+            return Allow(answer, "remembered", "always", shown, coverage.rules)
+        text = self._pinned(cage_first.caged_first(event)) if self._cages_first else None
+        if text is not None:
+            answer = Answer(Ruling.ALLOW, f"In the cage, not asked: {judged.rule}.", text, cage_first.ADVICE)
+            return Allow(answer, "caged", "policy", _why(judged))
+        return self._ask(event, _why(judged), demands)
+
+    def explained(self, event: ToolEvent) -> Judgement:
+        if event.executor is not None:
+            return self._classifier.explain("Bash", {"command": event.command}, event.cwd)
+        return self._classifier.explain(event.tool, dict(event.tool_input), event.cwd)
+
+    def rememberable(self, event: ToolEvent) -> Sequence[rules.Key]:
+        """What Always may save of this call, empty for nothing."""
+        if self._policy.current().demands(event).forgettable or self._policy.problem:
+            return ()
+        return () if self._own_files.reached_by(event) else rules.keys_to_remember(event)
+
+    def unfit(self, event: ToolEvent) -> str | None:
+        """Why a person cannot put this call in place of the one asked about."""
+        demands = self._policy.current().demands(event)
+        return self._own_files.refusal(event) or demands.denied or self._released.unfit(event, self._cages)
+
+    def _stricter(self, demands: Demands) -> str | None:
+        """Why it is asked whatever else is true of it."""
+        if self._policy.problem:
+            return self._policy.problem.rstrip(".")
+        if demands.ask:
+            return demands.ask
+        return f"{demands.approvals} people must approve it" if demands.approvals > 1 else None
+
+    def _green(self, event: ToolEvent, judged: Judgement) -> Allow | Ask | None:
+        caged = None if self._git is None else self._pinned(caged_git(event, self._git))
+        if caged is not None:
+            return Allow(Answer(Ruling.ALLOW, "Green: local git, run in the cage.", caged), *_CAGED_GIT)
+        if judged.verdict != "green":
+            return None
+        if event.command is not None and _brings_files(event.command):
+            return Ask("git would write files of another commit outside the cage")
+        if (text := self._released.pinned(event.command)) is None:
+            return Ask("its programs cannot be pinned to files the agent cannot change")
+        return Allow(Answer(Ruling.ALLOW, f"Green: {judged.rule}.", _changed(text, event)), "green", "policy")
+
+    def _pinned(self, text: str | None) -> str | None:
+        return None if text is None else self._released.pinned(text)
+
+    def _run(
+        self, event: ToolEvent, judged: Judgement, demands: Demands, saved: Sequence[rules.Rule], now: float
+    ) -> Run | Ask:
+        """A command that the gate runs itself."""
+        if event.command is not None and self._policy.current().allowlist.allows(event.command):
+            return Run("allowlist")
+        if event.executor == "cage" and judged.verdict == "green":
+            return Run("green")
+        coverage = None if demands.forgettable else self._released.remembered(event, saved, now)
+        if coverage is not None:
+            return Run("always", coverage.rules)
+        return Ask(f"it is not on the allowlist: {_why(judged)}", demands)
+
+    def _ask(self, event: ToolEvent, why: str, demands: Demands) -> Ask | Refuse:
+        unfit = None if event.executor is not None else self._released.unfit(event, self._cages)
+        return Ask(why, demands) if unfit is None else Refuse(unfit)
+
+
+_CAGED_GIT = ("green", "policy", "in the cage")
+
+
+def _brings_files(command: str) -> bool:
+    """What the host's git writes, no cage holds back: settings of the agent among it. Caged git never comes here."""
+    return cage_policy.brings_files(segment.argv for segment in cage_policy.read(command) or [])
+
+
+def _changed(text: str | None, event: ToolEvent) -> str | None:
+    return text if text and text != event.command else None
+
+
+def _why(judged: Judgement) -> str:
+    """One masked line: the rule, and the part of the call it stopped at."""
+    where = f" ({mask(judged.segment)[:200]})" if judged.segment else ""
+    return f"{mask(judged.rule)[:300]}{where}"

@@ -1,0 +1,77 @@
+"""What people decided before, as far as it bears on a call that is asked now, or on a rule that is saved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cage import cage_policy
+from slack_gate.core import rules
+from slack_gate.core.event import ToolEvent
+from slack_gate.core.ports import Store
+from slack_gate.core.request import Request, State
+
+ALIKE_S = 3600.0  # how long a denial is compared with other wordings
+IN_A_ROW = 3
+LOOK_BACK_S = 30 * 24 * 3600.0
+
+
+async def remarks(store: Store, event: ToolEvent, now: float) -> str:
+    """For the card: that this looks like something denied, that several were denied in a row; else empty."""
+    decided = await store.session(event.agent, event.session, now - ALIKE_S)
+    denied = [request for request in decided if request.state is State.DENIED]
+    found = []
+    if (alike := next((one for one in denied if _is_alike(one, event)), None)) is not None:
+        who = alike.decided_name or alike.decided_by
+        found.append(f"it is like {alike.id}, which {who} denied")
+    row = next((n for n, one in enumerate(decided) if one.state is not State.DENIED), len(decided))
+    if row >= IN_A_ROW:
+        found.append(f"the last {row} of this session were denied")
+    return "; ".join(found)
+
+
+def _is_alike(denied: Request, event: ToolEvent) -> bool:
+    """The same program and a common target, however it is worded."""
+    if denied.tool != event.tool:
+        return False
+    if event.command is None or denied.command is None:
+        targets = _texts(event.tool_input.values()) & _texts(denied.tool_input.values())
+        return any("/" in text or ":" in text for text in targets)
+    mine, theirs = _words(event.command), _words(denied.command)
+    return any(program in theirs and (not targets or targets & theirs[program]) for program, targets in mine.items())
+
+
+def _words(command: str) -> dict[str, set[str]]:
+    """Program to the words that are no options, over the simple commands of a text."""
+    segments = cage_policy.read(command)
+    argvs = [command.split()] if segments is None else [list(segment.argv) for segment in segments]
+    found: dict[str, set[str]] = {}
+    for argv in filter(None, argvs):
+        found.setdefault(argv[0], set()).update(word for word in argv[1:] if word[:1] != "-")
+    return found
+
+
+def _texts(values: object) -> set[str]:
+    return {value for value in values if isinstance(value, str)}  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class LookBack:
+    """What a rule would have meant in the last 30 days: how many requests it covers, and those that were denied."""
+
+    matched: int
+    denied: tuple[Request, ...]
+
+
+async def look_back(store: Store, keys: Sequence[rules.Key], scope: rules.Rule, now: float) -> LookBack:
+    """`scope` holds the session and directory that the keys would count in."""
+    wanted, matched, denied = set(keys), 0, []
+    for request in await store.since(keys[0].tool, now - LOOK_BACK_S):
+        event = request.event
+        own = rules.keys_to_remember(event)
+        if not own or not wanted.issuperset(own) or not scope.counts(event, now):
+            continue
+        matched += 1
+        if request.state is State.DENIED and request.lifted_at is None:
+            denied.append(request)
+    return LookBack(matched, tuple(denied))

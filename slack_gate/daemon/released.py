@@ -1,0 +1,115 @@
+"""What an agent runs once its call is allowed, where it is not its own text: pinned, caged, edited, handed over.
+
+True texts are kept here, in memory, until they are fetched: on disk they are masked as soon as a request has ended.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from slack_gate.core import rules
+from slack_gate.core.event import RUNS, ToolEvent
+from slack_gate.core.inside import wrapped
+from slack_gate.core.request import Request
+from slack_gate.core.respell import pinned
+from slack_gate.core.run import MAX_TIMEOUT_S
+
+HELD_S = 600.0  # how long an approved command waits to be fetched by the agent that was told to
+
+
+class Gone(Exception):
+    """What was approved cannot be released any more, or not as it was approved; the message is for the agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    event: ToolEvent
+    digest: str
+
+
+class Released:
+    """`programs` are the trusted files by name; `executor` runs what hooks were allowed to (`agent`: the agent itself);
+    `launcher` are the words that start this program."""
+
+    def __init__(self, programs: Mapping[str, str], executor: str, launcher: Sequence[str]) -> None:
+        self._programs = programs
+        self._executor = executor
+        self._launcher = launcher
+        self._held: dict[str, tuple[ToolEvent, float]] = {}
+        self._edits: dict[str, _Edit] = {}
+
+    def pinned(self, command: str | None) -> str | None:
+        """What runs unasked; None when it cannot be made sure. A call without a shell text needs no pin: then ""."""
+        return "" if command is None else pinned(command, self._programs)
+
+    def caged(self, event: ToolEvent) -> str | None:
+        """The call in the cage, pinned; None where it cannot be."""
+        if event.executor is not None:
+            return None
+        text = wrapped(event)
+        return None if text is None else self.pinned(text)
+
+    def unfit(self, event: ToolEvent, cages: bool) -> str | None:
+        """Why an approved command could not be handed to the executor that the settings name."""
+        if self._executor == "agent" or event.command is None:
+            return None
+        if wrapped(event) is None or (self._executor == "cage" and not cages):
+            return f"It cannot be run by the {self._executor} executor here, as the settings say it must be."
+        return None
+
+    def remembered(self, event: ToolEvent, saved: Sequence[rules.Rule], now: float) -> rules.Coverage | None:
+        """What Always allows, and the text to run; None to ask."""
+        if event.executor is None and self._executor == "sandboxer" and event.command is not None:
+            return None  # what is handed over is held for one approval each
+        coverage = rules.covered(event, saved, now)
+        if coverage is None or event.command is None or event.executor is not None:
+            return coverage
+        text = coverage.command or event.command
+        if coverage.command is None and self._executor == "cage":
+            text = wrapped(event) or ""
+        made_sure = self.pinned(text) if text else None
+        return None if made_sure is None else replace(coverage, command=made_sure)
+
+    def edited(self, request: str, event: ToolEvent, digest: str) -> None:
+        """Keeps the text that a person put in place; `digest` binds it as the request's own binds the agent's text."""
+        self._edits[request] = _Edit(event, digest)
+
+    def forget(self, request: str) -> None:
+        self._edits.pop(request, None)
+
+    def what(self, row: Request, event: ToolEvent) -> tuple[ToolEvent, str]:
+        """The call that a person approved, and the digest it must still have. Raises Gone."""
+        if row.edited is None:
+            return event, row.digest
+        edit = self._edits.get(row.id)
+        if edit is None:
+            raise Gone("It was approved with a change, and slack-gate was started again since. Ask again.")
+        return edit.event, edit.digest
+
+    def text(self, row: Request, event: ToolEvent, original: str | None, now: float) -> str | None:
+        """What runs instead of the agent's text `original`; None where that runs as it stands. Raises Gone."""
+        if event.command is None:
+            return None
+        if row.caged or (event.executor is None and self._executor == "cage"):
+            if (caged := self.caged(event)) is None:
+                raise Gone("It was approved for the cage, and cannot be run there. Ask again.")
+            return caged
+        if event.executor is None and self._executor == "sandboxer":
+            fields = {"command": event.command, "timeoutSeconds": MAX_TIMEOUT_S}
+            self._held[row.id] = replace(event, tool=RUNS["sandboxer"], tool_input=fields), now
+            return shlex.join([*self._launcher, "run", "--approved", row.id])
+        return None if event.command == original else event.command
+
+    def fetched(self, request: str) -> ToolEvent | None:
+        """The call that was handed over for this approved request, once; None when it is not there any more."""
+        event, _ = self._held.pop(request, (None, 0.0))
+        return event
+
+    def tidy(self, now: float) -> None:
+        self._held = {request: held for request, held in self._held.items() if now - held[1] < HELD_S}
+
+    @property
+    def holds(self) -> bool:
+        return bool(self._held)
