@@ -21,7 +21,7 @@ from slack_gate.core.request import State
 from slack_gate.daemon.serve import running
 from slack_gate.errors import SocketError
 from slack_gate.web.agent_api import agent_socket
-from slack_gate.web.peer import tcp_peer_uid
+from slack_gate.web.peer import asked_uid, listed_uid, tcp_peer_uid
 from slack_gate.web.server import IDLE_S
 from tests.web.conftest import Doors, free_ports, opened, settings_for
 
@@ -254,23 +254,39 @@ async def test_another_user(doors: Doors) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_whose_connection_it_is(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+WAYS = {"asked": asked_uid, "listed": listed_uid}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_whose_connection_it_is(way: str, family: socket.AddressFamily) -> None:
+    if family == socket.AF_INET6 and not socket.has_dualstack_ipv6():
+        pytest.skip("no IPv6 here")
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(family) as client:
+        port = server.getsockname()[1]
+        client.connect(("127.0.0.1" if family == socket.AF_INET else "::ffff:127.0.0.1", port))
         connection, _ = server.accept()
         with connection:
-            assert tcp_peer_uid(connection) == os.geteuid()
-            client.close()  # its line stays for a while, with uid 0 and without an inode
+            ends = connection.getpeername(), connection.getsockname()
+            assert WAYS[way](*ends) == os.geteuid()
+            assert WAYS[way](ends[0], (ends[1][0], 1)) is None
+            client.close()  # it is known for a while, with uid 0 and without an inode
+            assert WAYS[way](*ends) is None
             assert tcp_peer_uid(connection) is None
 
 
-def test_whose_connection_it_is_from_a_socket_of_both_families() -> None:
-    if not socket.has_dualstack_ipv6():
-        pytest.skip("no IPv6 here")
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_INET6) as client:
-        client.connect(("::ffff:127.0.0.1", server.getsockname()[1]))
-        connection, _ = server.accept()
-        with connection:
-            assert tcp_peer_uid(connection) == os.geteuid()
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root, to be somebody else")
+@pytest.mark.parametrize("way", WAYS)
+def test_whose_connection_it_is_when_it_is_anothers(way: str) -> None:
+    code = "import socket, sys; s = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); s.recv(1)"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        with subprocess.Popen(
+            ["setpriv", "--reuid", "65534", "--clear-groups", "/usr/bin/python3", "-c", code, port], cwd="/"
+        ):
+            connection, _ = server.accept()
+            with connection:
+                assert WAYS[way](connection.getpeername(), connection.getsockname()) == 65534
 
 
 # What goes away, and what stands still
