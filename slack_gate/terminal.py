@@ -117,7 +117,7 @@ class Terminal:
 
     async def _ask(self, request: Request) -> None:
         """One question, until it is answered here or has ended elsewhere."""
-        await self._say(_question(request, self._columns()))
+        await self._say(f"\n{described(request, self._columns())}\n{_choices(request)}\n")
         await self._say(PROMPT, self._input.forget)
         answer = asyncio.ensure_future(self._input.line())
         try:
@@ -208,8 +208,8 @@ class Terminal:
                 self._unread = self._input.ended = True
 
 
-def _question(request: Request, columns: int | None) -> str:
-    """The whole of what would run, and what a card says of it; ends above the prompt."""
+def described(request: Request, columns: int | None) -> str:
+    """The whole of what would run, and what a card says of it, safe for a terminal; None: no width to wrap it at."""
     reason = "-"
     if request.command is not None:  # the agent's remark on it, not a part of what runs
         told = [request.tool_input.get(name) for name in REMARKS]
@@ -219,7 +219,7 @@ def _question(request: Request, columns: int | None) -> str:
     else:
         shown = parts(request)
     what = "run" if request.command is not None else f"use {one_line(request.tool, MAX_TOOL)}"
-    lines = [f"\nAgent wants to {what}:"]
+    lines = [f"Agent wants to {what}:"]
     brief = request.command is not None and all(part.brief for part in shown[1:])
     literal, remarks = (shown[:1], shown[1:]) if brief else (shown, [])
     for part in literal:
@@ -227,7 +227,6 @@ def _question(request: Request, columns: int | None) -> str:
         lines += _wrapped(part.shown, columns)
     said = visible(mask(reason))
     lines += ["Reason:", *_wrapped(said, columns)] if "\n" in said else [f"Reason: {said}"]
-    offer = always(keys_to_remember(request.event), runs_caged(request.event))
     lines += [
         f"By {one_line(request.agent, 40)}: {one_line(request.tool, MAX_TOOL)}",
         place(request),
@@ -236,9 +235,13 @@ def _question(request: Request, columns: int | None) -> str:
         *(line for part in remarks for line in part.shown.split("\n")),
         *measure(request, literal),
         f"Until {time.strftime('%H:%M:%S', time.localtime(request.expires_at))}",
-        f"y: once. {f'a: always, {offer}. ' if offer else ''}r REASON: no, and why. Anything else: no.",
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
+
+
+def _choices(request: Request) -> str:
+    offer = always(keys_to_remember(request.event), runs_caged(request.event))
+    return f"y: once. {f'a: always, {offer}. ' if offer else ''}r REASON: no, and why. Anything else: no."
 
 
 def _wrapped(text: str, columns: int | None) -> Iterator[str]:

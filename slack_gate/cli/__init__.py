@@ -12,12 +12,14 @@ from slack_gate.errors import GateError
 
 # name → (module, one line for --help); the module holds a click command of that name
 COMMANDS = {
+    "decide": "Approve or deny a request; asks for the approval page's password.",
     "demo": "Try it here: the daemon against a built-in Slack, with a page to click on. Needs no tokens.",
     "explain": "What would become of a call, by which rule, and the way that needs no asking.",
     "hook": "One agent event from stdin to the daemon (an installed hook calls slack_gate/hook.py: faster).",
     "install": "Write the hook into an agent's settings, and what it trusts out of the agent's reach.",
     "log": "Show the log, or verify that nothing in it was changed or removed.",
     "mcp": "The MCP server on stdin and stdout: run_command, request_approval, get_decision.",
+    "policy": "Check policy.toml, your own rules.",
     "requests": "List what was asked and what became of it.",
     "rules": "List what Always remembers, or revoke a rule.",
     "run": "Ask, wait and run a command where slack-gate runs commands.",
