@@ -1,8 +1,12 @@
-"""Where the daemon listens, found without loading the settings: those who only ask must start quickly."""
+"""Where the daemon listens, found without loading the settings, and the words that start this program for it.
+
+Those who only ask must start quickly.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 import tomllib
 from pathlib import Path
 
@@ -30,3 +34,10 @@ def hook_socket() -> Path:
 def agent_socket() -> Path:
     """Beside the hook's: HTTP for programs of this user, without a port. Raises ConfigError."""
     return hook_socket().with_name("agent.sock")
+
+
+def launcher(socket: Path) -> list[str]:
+    """What an agent's shell runs to start this very program, for the daemon on `socket`, whatever its environment."""
+    isolated = "-IS" if sys.flags.no_site else "-I"  # the installed copy needs no site-packages
+    program = Path(__file__).resolve().with_name("__main__.py")
+    return ["/usr/bin/env", f"SLACK_GATE_SOCKET={socket}", sys.executable, isolated, str(program)]
