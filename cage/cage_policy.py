@@ -84,29 +84,17 @@ _PLAIN = "".join(sorted(_INERT - {"="})) + " \t"
 _KEYWORDS = frozenset(
     "if then else elif fi for while until do done case esac select function time coproc in { } ! [[ ]]".split()
 )
-_DUPLICATES = ("2>&1", "1>&2", ">&2", ">&1")
-_OPENERS = ("2>>", "1>>", "&>>", ">>", "2>", "1>", "&>", ">", "<")
+# Redirects that change nothing outside: one stream into another, or to and from /dev/null; longer spellings first.
+_REDIRECTS = ("2>&1", "1>&2", ">&2", ">&1", "2>>", "1>>", "&>>", ">>", "2>", "1>", "&>", ">", "<")
 
 
-class Segment(tuple["tuple[str, ...]", str, bool]):
+class Segment:
     """A simple command: `argv` as bash passes it, `op` before it ("", "&&", "||", ";", "|"), `redirected` or not."""
 
-    __slots__ = ()
+    __slots__ = ("argv", "op", "redirected")
 
-    def __new__(cls, argv: tuple[str, ...], op: str = "", redirected: bool = False) -> Segment:
-        return tuple.__new__(cls, (argv, op, redirected))
-
-    @property
-    def argv(self) -> tuple[str, ...]:
-        return self[0]
-
-    @property
-    def op(self) -> str:
-        return self[1]
-
-    @property
-    def redirected(self) -> bool:
-        return self[2]
+    def __init__(self, argv: tuple[str, ...], op: str = "", redirected: bool = False) -> None:
+        self.argv, self.op, self.redirected = argv, op, redirected
 
 
 def read(command: str) -> list[Segment] | None:
@@ -144,7 +132,7 @@ def _scan(text: str) -> list[Segment] | None:
                 return segments
             argv, op, redirected, at = [], separator, False, at + len(separator)
             continue
-        after = _redirect(text, at)
+        after = _redirect(text, at) if text[at] in "12&<>" else 0
         if after:
             redirected, at = True, after
             continue
@@ -164,25 +152,13 @@ def _separator(text: str, at: int) -> str:
 
 def _redirect(text: str, at: int) -> int:
     """Where a harmless redirect that starts at `at` ends, or 0."""
-    if text[at] not in "12&<>":
-        return 0
-    for spelled in _DUPLICATES:
-        if text.startswith(spelled, at):
-            after = at + len(spelled)
-            break
-    else:
-        for opener in _OPENERS:
-            if text.startswith(opener, at):
-                after = at + len(opener)
-                break
-        else:
-            return 0
-        while after < len(text) and text[after] in " \t":
+    spelled = next((spelled for spelled in _REDIRECTS if text.startswith(spelled, at)), "")
+    after = at + len(spelled)
+    if spelled[-1:] in ("<", ">"):
+        while text.startswith((" ", "\t"), after):
             after += 1
-        if not text.startswith("/dev/null", after):
-            return 0
-        after += len("/dev/null")
-    return after if after == len(text) or text[after] in " \t;|&" else 0
+        after = after + len("/dev/null") if text.startswith("/dev/null", after) else 0
+    return after if spelled and after and text[after : after + 1] in ("", " ", "\t", ";", "|", "&") else 0
 
 
 def _word(text: str, start: int) -> tuple[str | None, int]:
@@ -277,7 +253,9 @@ def _harmless(body: str) -> bool:
 _SYSTEM = tuple("/bin /boot /dev /etc /lib /lib32 /lib64 /libx32 /opt /proc /run /sbin /sys /usr /var".split())
 _TMP = "/tmp"  # noqa: S108  (it is one of the cage's writable directories; nothing is made there)
 # Variables that make programs outside load code: a directory of the zone in them is as good as a planted program.
-_LOADERS = "LD_PRELOAD LD_AUDIT LD_LIBRARY_PATH PYTHONPATH PYTHONHOME BASH_ENV".split()
+_LOADERS = """LD_PRELOAD LD_AUDIT LD_LIBRARY_PATH GCONV_PATH OPENSSL_CONF OPENSSL_MODULES OPENSSL_ENGINES PYTHONPATH
+    PYTHONHOME PYTHONUSERBASE PYTHONPYCACHEPREFIX BASH_ENV""".split()
+_EMPTY_IS_HERE = ("LD_LIBRARY_PATH", "PYTHONPATH", "GCONV_PATH")  # "/opt/lib:" also names the working directory
 
 
 def _home() -> str:
@@ -525,29 +503,13 @@ def _ordinary(path: str) -> bool:
 # ---------------------------------------------------------------- verdicts
 
 
-class Verdict(tuple[str, str, str, str]):
+class Verdict:
     """`verdict` ("ungated", "green", "gated"), the `segment` and the `rule` that decided, the green way as `hint`."""
 
-    __slots__ = ()
+    __slots__ = ("hint", "rule", "segment", "verdict")
 
-    def __new__(cls, verdict: Answer, segment: str, rule: str, hint: str = "") -> Verdict:
-        return tuple.__new__(cls, (verdict, segment, rule, hint))
-
-    @property
-    def verdict(self) -> Answer:
-        return self[0]  # type: ignore[return-value]  # __new__ took an Answer
-
-    @property
-    def segment(self) -> str:
-        return self[1]
-
-    @property
-    def rule(self) -> str:
-        return self[2]
-
-    @property
-    def hint(self) -> str:
-        return self[3]
+    def __init__(self, verdict: Answer, segment: str, rule: str, hint: str = "") -> None:
+        self.verdict, self.segment, self.rule, self.hint = verdict, segment, rule, hint
 
 
 class Gated(Exception):
@@ -669,8 +631,11 @@ def _unplanted(names: tuple[str, ...], place: Place, cwd: str, words: Iterable[s
     if planted:
         raise Gated("caged code could have written " + planted)
     for variable in _LOADERS:
-        for entry in os.environ.get(variable, "").split(":"):
-            if entry and place.reached(os.path.join(cwd, entry)):
+        value = os.environ.get(variable, "")
+        if variable[:3] == "LD_":  # the loader also separates by these
+            value = value.replace(";", ":").replace(" ", ":")
+        for entry in value.split(":") if value else ():
+            if (entry or variable in _EMPTY_IS_HERE) and place.reached(os.path.join(cwd, entry)):
                 raise Gated("the variable " + variable + " loads what caged code could have written")
 
 
@@ -757,15 +722,15 @@ def _networks(place: Place) -> list[str]:
     return [words[0] for words in lines if len(words) > 1 and all(":" in word for word in words[1:])]
 
 
-HELPER_VERBS = {  # plain words, options that take a value, those of them that must be there
-    "list": (0, "--state --limit", ""),
+HELPER_VERBS = {  # plain words, options (each takes the next word), those of them that must be there
+    "list": (0, "--state: --limit:", ""),
     "view": (1, "", ""),
-    "create": (0, "--title --body-file", "--title --body-file"),
-    "comment": (1, "--body-file", "--body-file"),
+    "create": (0, "--title: --body-file:", "--title --body-file"),
+    "comment": (1, "--body-file:", "--body-file"),
     "close": (1, "", ""),
     "reopen": (1, "", ""),
-    "label": (1, "--add --remove", ""),
-    "pr-create": (0, "--title --head --base --body-file", "--title --head --body-file"),
+    "label": (1, "--add: --remove:", ""),
+    "pr-create": (0, "--title: --head: --base: --body-file:", "--title --head --body-file"),
     "pr-list": (0, "", ""),
     "pr-view": (1, "", ""),
     "pr-diff": (1, "", ""),
@@ -786,7 +751,7 @@ def _judge_helper(argv: tuple[str, ...], cwd: str | None) -> str:
     if verb not in HELPER_VERBS:
         raise Gated("the helper's verb is not one of " + ", ".join(HELPER_VERBS))
     count, known, required = HELPER_VERBS[verb]
-    options, plain = _helper_words(words[2:], (known + " --repo").split())
+    options, plain = _options(words[2:], frozenset((known + " --repo:").split()))
     given = {name for name, _ in options}
     if len(plain) != count or not given.issuperset(required.split()):
         raise Gated("the helper's arguments do not fit its verb")
@@ -799,22 +764,6 @@ def _judge_helper(argv: tuple[str, ...], cwd: str | None) -> str:
         if name == "--repo" and value not in repositories:
             raise Gated("the settings do not name this repository")
     return "the vetted issue helper"
-
-
-def _helper_words(words: tuple[str, ...], known: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
-    options: list[tuple[str, str]] = []
-    plain: list[str] = []
-    at = 0
-    while at < len(words):
-        if words[at][:1] != "-":
-            plain.append(words[at])
-            at += 1
-            continue
-        if words[at] not in known or at + 1 == len(words) or words[at + 1][:1] == "-":
-            raise Gated("the helper's option " + words[at][:40] + " is not one it lists")
-        options.append((words[at], words[at + 1]))
-        at += 2
-    return options, plain
 
 
 def _sendable(path: str, place: Place, cwd: str) -> bool:
@@ -1004,47 +953,52 @@ def parse_git(argv: tuple[str, ...]) -> Git:
     if sub not in _specs:
         _specs[sub] = frozenset(table[sub].split())
     call = Git(argv, at + 1, sub, table, directories)
-    _git_words(call, call.words, _specs[sub])
+    call.options, call.plain = _options(call.words, _specs[sub], sub in ("checkout", "switch", "merge", "rebase"))
     return call
 
 
-def _git_words(call: Git, words: tuple[str, ...], allowed: frozenset[str]) -> None:
+def _options(
+    words: tuple[str, ...], allowed: frozenset[str], dash: bool = False
+) -> tuple[list[tuple[str, str]], list[str]]:
+    """The options (name, value) and the plain words; raises Gated for what is not `allowed`. `dash`: "-" is plain."""
+    options: list[tuple[str, str]] = []
+    plain: list[str] = []
     at = 0
     while at < len(words):
         word = words[at]
         at += 1
         if word == "--":
-            call.plain += words[at - 1 :]
-            return
-        if word[:1] != "-" or (word == "-" and call.sub in ("checkout", "switch", "merge", "rebase")):
-            call.plain.append(word)
+            return options, [*plain, *words[at - 1 :]]
+        if word[:1] != "-" or (word == "-" and dash):
+            plain.append(word)
             continue
-        for name, value, takes_next in _git_option(word, allowed):
+        for name, value, takes_next in _option(word, allowed):
             if takes_next:
                 value = words[at] if at < len(words) else "-"
                 # a message may begin with a dash: git surely takes it; elsewhere a dash could be an option after all
                 if value[:1] == "-" and (at >= len(words) or name not in ("-m", "--message")):
                     raise Gated("the option " + name + " has no plain value")
                 at += 1
-            call.options.append((name, value))
+            options.append((name, value))
+    return options, plain
 
 
-def _git_option(word: str, allowed: frozenset[str]) -> Iterator[tuple[str, str, bool]]:
+def _option(word: str, allowed: frozenset[str]) -> Iterator[tuple[str, str, bool]]:
     """(name, value, takes the next word) of an option word; several for a cluster such as -am."""
     name, equals, value = word.partition("=")
     if word in allowed and word[-1] not in "=:#":
         yield name, value, False
     elif word[:2] == "--":
         if (name + "=" if equals else name + ":") not in allowed:
-            raise Gated("the option " + word[:40] + " is not on the list of this git command")
+            raise Gated("the option " + word[:40] + " is not on the list of this command")
         yield name, value, not equals
     elif "-#" in allowed and word[1:].isdecimal() and word.isascii():
         yield "-#", word[1:], False
     else:
-        yield from _git_cluster(word, allowed)
+        yield from _cluster(word, allowed)
 
 
-def _git_cluster(word: str, allowed: frozenset[str]) -> Iterator[tuple[str, str, bool]]:
+def _cluster(word: str, allowed: frozenset[str]) -> Iterator[tuple[str, str, bool]]:
     for at in range(1, len(word)):
         letter, rest = "-" + word[at], word[at + 1 :]
         if letter + "#" in allowed and rest.rstrip("%").isdecimal() and rest.isascii():
@@ -1054,7 +1008,7 @@ def _git_cluster(word: str, allowed: frozenset[str]) -> Iterator[tuple[str, str,
             yield letter, rest, not rest
             return
         if letter not in allowed or letter[1] in "=:#":
-            raise Gated("the option " + word[:40] + " is not on the list of this git command")
+            raise Gated("the option " + word[:40] + " is not on the list of this command")
         yield letter, "", False
 
 

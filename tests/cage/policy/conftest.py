@@ -22,6 +22,12 @@ def entries(table: str) -> list[str]:
     return [entry.strip() for row in table.splitlines() for entry in row.split("; ") if entry.strip()]
 
 
+def argvs(text: str) -> list[tuple[str, ...]] | None:
+    """The words of each simple command as they are read."""
+    segments = cage_policy.read(text)
+    return None if segments is None else [segment.argv for segment in segments]
+
+
 class House:
     """A home with the three writable directories, a helper directory and one clean repository."""
 
@@ -36,6 +42,11 @@ class House:
 
     def bash(self, command: str, cwd: Path | None = None, **fields: object) -> str:
         return cage_policy.classify("Bash", {"command": command, **fields}, str(cwd or self.repo))
+
+    def told(self, command: str) -> tuple[str, str, str, str]:
+        """The whole verdict: what it is, the segment, the rule, the hint."""
+        why = self.why(command)
+        return why.verdict, why.segment, why.rule, why.hint
 
     def why(self, command: str, cwd: Path | None = None) -> cage_policy.Verdict:
         return cage_policy.explain("Bash", {"command": command}, str(cwd or self.repo))

@@ -15,7 +15,6 @@ from cage.cage_policy import (
     BASH_FIELDS,
     FILE_TOOLS,
     MAX_COMMAND,
-    Segment,
     base_tokens,
     classify,
     covers,
@@ -26,7 +25,7 @@ from cage.cage_policy import (
 )
 from tests.attack.work import calls_of
 
-from .conftest import House, entries
+from .conftest import House, argvs, entries
 from .test_policy_commands import CAGED_LINES, GATED, GIT_LINES, JOINED, NOT_SPLIT
 from .test_policy_keys import NO_KEY, RUNNERS
 from .test_policy_oracle import HOSTILE, PLAIN, QUOTED, REDIRECTS, SEPARATORS, TAIL
@@ -74,11 +73,11 @@ def check(tool: str, fields: dict[str, object], cwd: str | None) -> None:
     verdict = explain(tool, fields, cwd)
     assert verdict.verdict in ("green", "gated", "ungated")
     assert classify(tool, fields, cwd) == verdict.verdict
-    assert all(type(part) is str for part in verdict)
+    assert all(type(part) is str for part in (verdict.segment, verdict.rule, verdict.hint))
     text = fields.get("command")
     segments = read(text) if isinstance(text, str) else None
     for segment in segments or ():
-        assert read(shown(segment.argv)) == [Segment(segment.argv)]
+        assert argvs(shown(segment.argv)) == [segment.argv]
     if isinstance(text, str):
         found = keys(text)
         assert base_tokens(text) == [" ".join(key) for key in found]

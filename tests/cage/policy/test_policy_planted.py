@@ -731,12 +731,26 @@ def test_a_link_on_the_path_into_the_zone(house: House, monkeypatch: pytest.Monk
     assert house.bash("sbox ls") == "gated"
 
 
-@pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "BASH_ENV"])
+LOADERS = {  # further separators, and whether an empty entry names the working directory
+    **dict.fromkeys(["LD_PRELOAD", "LD_AUDIT"], (" ;", False)),
+    "LD_LIBRARY_PATH": (";", True),
+    **dict.fromkeys(["PYTHONPATH", "GCONV_PATH"], ("", True)),
+    **dict.fromkeys(["BASH_ENV", "PYTHONHOME", "OPENSSL_CONF", "PYTHONUSERBASE"], ("", False)),
+}
+
+
+@pytest.mark.parametrize("name", LOADERS)
 def test_a_variable_that_loads_from_the_zone(name: str, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    separators, empty = LOADERS[name]
+    both = ("sbox ls", "git status")
+    monkeypatch.setenv(name, "/usr/lib:/opt")
+    assert [house.bash(line) for line in both] == ["green", "green"]
+    for separator in ":" + separators:
+        monkeypatch.setenv(name, f"/usr/lib{separator}{house.projects}/lib")
+        assert [house.bash(line) for line in both] == ["gated", "gated"]
     monkeypatch.setenv(name, "/usr/lib:")
-    assert (house.bash("sbox ls"), house.bash("git status")) == ("green", "green")
-    monkeypatch.setenv(name, f"/usr/lib:{house.projects}/lib")
-    assert (house.bash("sbox ls"), house.bash("git status")) == ("gated", "gated")
+    assert [house.bash(line) for line in both] == (["gated", "gated"] if empty else ["green", "green"])
+    assert house.bash("sbox ls", house.outside) == "green"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cage.cage_policy import MAX_COMMAND, Segment, read
+from cage.cage_policy import MAX_COMMAND, read
+
+from .conftest import argvs
 
 HOME = "/home/dev"
 
@@ -228,7 +230,7 @@ def test_refuses_what_is_no_text(odd: object) -> None:
 
 
 def test_length_is_what_the_kernel_takes() -> None:
-    assert read("a" * MAX_COMMAND) == [Segment(("a" * MAX_COMMAND,))]
+    assert argvs("a" * MAX_COMMAND) == [("a" * MAX_COMMAND,)]
     assert read("a" * (MAX_COMMAND + 1)) is None
 
 

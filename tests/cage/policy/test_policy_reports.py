@@ -164,7 +164,7 @@ def test_supertool_git_somewhere_else_is_asked(command: str, house: House) -> No
 def test_verdicts_explain_themselves(house: House) -> None:
     outside, whole = "it runs outside the cage", "put the whole line into the cage: sbox bash -c '...'"
     no_cd = "name the directory instead: git -C DIR ..., or sbox bash -c 'cd DIR && ...'"
-    no_option = "the option --force is not on the list of this git command"
+    no_option = "the option --force is not on the list of this command"
     unread = "the text cannot be read exactly"
     wanted = {
         "ls -la 'a b'": ("ls -la 'a b'", outside, "sbox ls -la 'a b'"),
@@ -177,10 +177,10 @@ def test_verdicts_explain_themselves(house: House) -> None:
         "git clean -fd": ("git clean -fd", "git clean is not on the list", "sbox git clean -fd"),
         "git status && git push --force": ("git push --force", no_option, ""),
     }
-    assert {command: tuple(house.why(command)[1:]) for command in wanted} == wanted
+    assert {command: house.told(command)[1:] for command in wanted} == wanted
     (house.repo / ".git" / "hooks").mkdir()
     (house.repo / ".git" / "hooks" / "pre-commit").write_text("")
-    assert tuple(house.why("git commit -m 'a b'")) == (
+    assert house.told("git commit -m 'a b'") == (
         "gated",
         "git commit -m 'a b'",
         "the repository has a hook: pre-commit",
@@ -211,6 +211,6 @@ def test_base_tokens_is_the_joined_key() -> None:
 
 
 def test_what_cannot_be_judged_says_so(house: House) -> None:
-    wanted = ("gated", "", "this call cannot be judged (ValueError)", "")
-    assert tuple(explain("Bash", {"command": "git status"}, "/tmp/\0")) == wanted
+    why = explain("Bash", {"command": "git status"}, "/tmp/\0")
+    assert (why.verdict, why.segment, why.rule) == ("gated", "", "this call cannot be judged (ValueError)")
     assert classify("Bash", {"command": "git status"}, "/tmp/\0") == "gated"
