@@ -5,22 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 import click
 
-from cage import cage_policy
 from slack_gate.agents.event_json import strict_object
-from slack_gate.config import Settings, load, secret_files
-from slack_gate.core.cage_first import caged_first
-from slack_gate.core.caged import caged_git
+from slack_gate.config import Settings, load
+from slack_gate.core.answer import Ruling
 from slack_gate.core.display import visible
 from slack_gate.core.event import MalformedEvent, ToolEvent
-from slack_gate.core.respell import pinned
-from slack_gate.core.rules import keys_to_remember
-from slack_gate.daemon.own_files import OwnFiles
+from slack_gate.daemon.judge import Allow, Ask, Outcome, Refuse
 from slack_gate.daemon.programs import cage_starts, trusted_programs
+from slack_gate.daemon.released import Released
+from slack_gate.daemon.rulebook import judge_of
 
 
 @click.command()
@@ -69,38 +68,32 @@ def _input(command: str | None, tool_input: str | None) -> dict[str, Any]:
 
 def explained(event: ToolEvent, settings: Settings) -> dict[str, Any]:
     """`outcome` as the log would name it, the classifier's words, what Always would save, the text that would run."""
-    judged = cage_policy.explain(event.tool, dict(event.tool_input), event.cwd)
-    own = OwnFiles([settings.home, settings.socket_path.parent, *secret_files().values()])
-    outcome, runs = _outcome(event, judged.verdict, settings, own)
-    keys = () if own.reached_by(event) else keys_to_remember(event)
+    programs = trusted_programs(Path.home())
+    cages = asyncio.run(cage_starts(programs.get("sbox")))
+    released = Released(programs, settings.hook_executor, ())
+    judge = judge_of(settings, released, programs, (), cages)
+    judged, found = judge.explained(event), judge.outcome(event, (), time.time())
+    asked = found.may_be_remembered
+    name = found.decision if isinstance(found, Allow) else "refused" if isinstance(found, Refuse) else "asked"
     return {
-        "outcome": outcome,
+        "outcome": name,
         "verdict": judged.verdict,
         "segment": judged.segment,
-        "rule": own.refusal(event) or judged.rule,
+        "rule": _rule(found, judged.rule),
         "hint": judged.hint,
-        "always": [str(key) for key in keys] if outcome in ("asked", "caged") else [],
-        "runs": runs,
+        "always": [str(key) for key in judge.rememberable(event)] if asked else [],
+        "runs": _runs(found, event),
     }
 
 
-def _outcome(event: ToolEvent, verdict: str, settings: Settings, own: OwnFiles) -> tuple[str, str]:
-    """The order is the gate's (`Gate.submit`)."""
-    programs = trusted_programs(Path.home())
-    cages = asyncio.run(cage_starts(programs.get("sbox")))
-    if own.refusal(event) is not None:
-        return "refused", ""
-    git = caged_git(event, programs["git"]) if cages and "git" in programs else None
-    if git is not None and (runs := pinned(git, programs)) is not None:
-        return "green", runs
-    if verdict == "green":
-        runs = "" if event.command is None else pinned(event.command, programs)
-        return ("asked", "") if runs is None else ("green", runs)
-    if own.reached_by(event):
-        return "asked", ""
-    if verdict == "ungated":
-        return "ungated", ""
-    first = caged_first(event) if cages and settings.cage_first else None
-    if first is not None and (runs := pinned(first, programs)) is not None:
-        return "caged", runs
-    return "asked", ""
+def _rule(found: Outcome, classified: str) -> str:
+    if isinstance(found, Refuse):
+        return found.sentence
+    return found.why if isinstance(found, Ask) and not found.why.startswith(classified) else classified
+
+
+def _runs(found: Outcome, event: ToolEvent) -> str:
+    """The text that the agent would run; empty where it is not a shell's, or is asked first."""
+    if not isinstance(found, Allow) or event.command is None or found.answer.ruling is not Ruling.ALLOW:
+        return ""
+    return found.answer.command or event.command

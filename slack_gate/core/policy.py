@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -184,24 +184,31 @@ def _is_named(wanted: Sequence[str], argv: Sequence[str]) -> bool:
     return os.path.basename(argv[0]) == "sbox" and inner > 0 and _is_named(wanted, argv[inner:])
 
 
-def _argvs(command: str | None) -> Iterable[Sequence[str]]:
-    """The simple commands of a text; of one that is not read exactly, what its pieces look like: rather too many."""
-    if command is None:
+def _argvs(command: str | None, depth: int = 3) -> Iterator[Sequence[str]]:
+    """The simple commands of a text, and what carriers such as `sudo` or `bash -c` carry: rather too many."""
+    if command is None or not depth:
         return
-    if (segments := cage_policy.read(command)) is not None:
-        yield from (segment.argv for segment in segments)
-        return
-    for piece in re.split(r"[\n;&|()`{}]|\$\(", command):
-        words = [word.strip("'\"") for word in piece.split()]
+    if (segments := cage_policy.read(command)) is None:
+        lines: Iterable[Sequence[str]] = (piece.split() for piece in re.split(r"[\n;&|()`{}]|\$\(", command))
+        lines = [[word.strip("'\"") for word in line] for line in lines]
+    else:
+        lines = [segment.argv for segment in segments]
+    for argv in lines:
+        words = list(argv)
         while words and (re.match(r"\w+=", words[0]) or words[0] in _BEFORE):
             words.pop(0)
-        if words:
-            yield words
+        if not words:
+            continue
+        yield words
+        if os.path.basename(words[0]) in cage_policy.CARRIERS or segments is None:
+            yield from (words[start:] for start in range(1, min(len(words), MAX_CARRIED)))
+        for word in words[1:MAX_CARRIED]:
+            if " " in word:
+                yield from _argvs(word, depth - 1)
 
 
-_BEFORE = frozenset(
-    {"if", "then", "else", "elif", "do", "while", "until", "!", "time", "exec", "command", "sudo", "env"}
-)
+MAX_CARRIED = 64  # words of one simple command that are looked at
+_BEFORE = frozenset({"if", "then", "else", "elif", "do", "while", "until", "!", "time"})
 
 
 def _pattern(text: str, pattern: str) -> Callable[[ToolEvent], bool]:

@@ -122,6 +122,7 @@ class Fleet:
         listened = self._waiting.listened()
         for request in listened - await self._beats.waiting():
             self._waiting.wake(request)
+        await self._store.recorded()
         gate.ended(await self._beats.buried(DEAD_S, self._clock()))
 
     async def _undeliverable(self, gate: Gate, surface: str) -> None:

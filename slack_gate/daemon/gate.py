@@ -139,6 +139,10 @@ class Gate:
             case Ask():
                 return await self._ask(event, caller, outcome)
 
+    def placed(self, event: ToolEvent) -> ToolEvent:
+        """A command for the gate to run, with the executor that the policy names for it."""
+        return self._judge.placed(event)
+
     async def _admitted(self, event: ToolEvent, caller: Caller, run: Run) -> Answer | Request:
         request = replace(self._new(event, caller, ""), via=run.via, reason=", ".join(run.used))
         request = replace(request, digest=await self._digest(event, request.key))
@@ -160,9 +164,13 @@ class Gate:
         why = ask.why
         if remarked := await remarks(self._store, event, self._clock()):
             why = f"{why}; {remarked}"
-        if event.command is not None and event.executor is None and self._house.hook_executor != "agent":
-            why = f"{why}; approved, it will {RUNS[self._house.hook_executor]}"
-        request = replace(self._new(event, caller, why), quorum=ask.demands.approvals)
+        caged = event.command is not None and event.executor is None and ask.demands.executor == "cage"
+        executor = "cage" if caged else self._house.hook_executor
+        if event.command is not None and event.executor is None and executor != "agent":
+            why = f"{why}; approved, it will {RUNS[executor]}"
+        if caged and self._released.caged(event) is None:
+            return await self._refused(event, "The policy wants this in the cage, and it cannot be run there.")
+        request = replace(self._new(event, caller, why), quorum=ask.demands.approvals, caged=caged)
         if (too_long := await apart(lambda: self._unshowable(request), caller.size)) is not None:
             return await self._refused(event, too_long)
         request = replace(request, digest=await self._digest(event, request.key))

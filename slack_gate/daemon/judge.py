@@ -7,14 +7,14 @@ then what is green, then what Always remembers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from cage import cage_policy
 from slack_gate.core import cage_first, rules
 from slack_gate.core.answer import Answer, Ruling
 from slack_gate.core.caged import caged_git
-from slack_gate.core.event import APPROVAL, ToolEvent
+from slack_gate.core.event import APPROVAL, RUNS, ToolEvent
 from slack_gate.core.policy import NOTHING, Demands
 from slack_gate.core.ports import Classifier, Judgement
 from slack_gate.core.secrets import mask
@@ -120,6 +120,12 @@ class Judge:
             answer = Answer(Ruling.ALLOW, f"In the cage, not asked: {judged.rule}.", text, cage_first.ADVICE)
             return Allow(answer, "caged", "policy", _why(judged))
         return self._ask(event, _why(judged), demands)
+
+    def placed(self, event: ToolEvent) -> ToolEvent:
+        """A run with the executor that the policy names for it."""
+        if event.executor is None or not (executor := self._policy.current().demands(event).executor):
+            return event
+        return replace(event, tool=RUNS[executor])
 
     def explained(self, event: ToolEvent) -> Judgement:
         if event.executor is not None:

@@ -131,6 +131,7 @@ class Runs:
             log.error("a run that nobody waits for failed", error=str(error))
 
     async def _asked(self, event: ToolEvent, caller: Caller, stop: asyncio.Event, watch: Watch) -> Ran:
+        event = self._gate.placed(event)
         filed = await self._gate.submit(event, caller)
         if isinstance(filed, Answer):
             return Ran("gate", message=filed.reason)

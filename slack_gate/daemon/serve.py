@@ -20,20 +20,17 @@ from typing import Any
 import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
-from cage import cage_policy
-from slack_gate.config import SECRETS, Settings, secret_files
+from slack_gate.config import SECRETS, Settings
 from slack_gate.core.ports import Executor
 from slack_gate.daemon.changes import Changes
 from slack_gate.daemon.clock import SteadyClock
 from slack_gate.daemon.fleet import Fleet, OwnRequests
 from slack_gate.daemon.gate import Gate, House
 from slack_gate.daemon.health import health
-from slack_gate.daemon.judge import Judge
 from slack_gate.daemon.outbox import Outbox
-from slack_gate.daemon.own_files import OwnFiles, guarded_places
-from slack_gate.daemon.policy_file import PolicyFile
 from slack_gate.daemon.programs import cage_starts, trusted_programs
 from slack_gate.daemon.released import Released
+from slack_gate.daemon.rulebook import database_files, judge_of
 from slack_gate.daemon.runs import Runs
 from slack_gate.daemon.socket import hook_socket, lock_of, only_daemon
 from slack_gate.daemon.sweeper import sweep
@@ -46,13 +43,14 @@ from slack_gate.slack.copies import tell_where_cards_are
 from slack_gate.slack.link import Link, check_app_token, check_bot_token, web_client
 from slack_gate.slack.messenger import Messenger
 from slack_gate.slack.people import People
-from slack_gate.store.engines import SQLITE, is_shared, parsed
+from slack_gate.store.engines import is_shared
 from slack_gate.store.shared_cards import SharedCards
 from slack_gate.store.store import Store
 from slack_gate.store.wakeups import Wakeups
 from slack_gate.terminal import Terminal
 from slack_gate.web.agent_api import AgentApi, agent_socket
 from slack_gate.web.page import Page, announced
+from slack_gate.whereabouts import launcher
 
 SLACK, WEB, TERMINAL = "slack", "web", "terminal"  # where approvers are asked
 CAGE, SANDBOXER = "cage", "sandboxer"
@@ -128,17 +126,8 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
     waiting = Wakeups()
     fleet = await _joined(settings, store, house.home, clock, waiting, changes)
     group = await opened.enter_async_context(_tasks())
-    released = Released(programs, settings.hook_executor, [sys.executable, "-I", "-m", "slack_gate"])
-    judge = Judge(
-        cage_policy,
-        OwnFiles(_places(settings), guarded_places(Path.home())),
-        PolicyFile(settings.home / "policy.toml"),
-        released,
-        programs.get("git"),
-        tuple(executors),
-        cages,
-        settings.cage_first,
-    )
+    released = Released(programs, settings.hook_executor, launcher(settings.socket_path))
+    judge = judge_of(settings, released, programs, tuple(executors), cages)
     gate = Gate(store, waiting, judge, released, house, clock, unshowable, changes.wake)
     runs = Runs(gate, store, executors, clock)
     await runs.resume(house.home)
@@ -221,12 +210,6 @@ def _where(settings: Settings, slack: _Slack | None, house: House) -> list[str]:
     return [place for place in places if place]
 
 
-def _places(settings: Settings) -> list[Path]:
-    """What no tool of an agent gets into."""
-    token = Path.home() / ".config" / "spikybot"  # of the GitHub helper
-    return [settings.home, settings.socket_path.parent, token, *secret_files().values(), *_database_files(settings)]
-
-
 @asynccontextmanager
 async def _tasks() -> AsyncIterator[asyncio.TaskGroup]:
     """A TaskGroup whose one fault comes out as itself: a start that fails says its own sentence."""
@@ -241,13 +224,6 @@ async def _tasks() -> AsyncIterator[asyncio.TaskGroup]:
 
 def _later(group: asyncio.TaskGroup) -> Callable[[Coroutine[Any, Any, None]], object]:
     return lambda work: group.create_task(_guarded(work))
-
-
-def _database_files(settings: Settings) -> list[Path]:
-    """Where the database is when it does not lie in the home."""
-    url = parsed(settings.database)
-    name = url.database if url.get_backend_name() == SQLITE else None
-    return [Path(name + tail) for tail in ("", "-wal", "-shm")] if name else []
 
 
 async def _guarded(work: Coroutine[Any, Any, None]) -> None:
@@ -282,7 +258,7 @@ def _outbox(store: Store, slack: _Slack, link: Link, house: House, clock: Steady
 
 def _status(settings: Settings, link: Link | None, outbox: Outbox | None, store: Store, fleet: Fleet | None) -> bytes:
     """What `slack-gate status` prints: never a token. Without Slack there is nothing to be heard."""
-    files = {"log": settings.log_path, "database": next(iter(_database_files(settings)), None)}
+    files = {"log": settings.log_path, "database": next(iter(database_files(settings)), None)}
     faults = [store.database.fault, outbox.fault() if outbox else None, fleet.fault() if fleet else None]
     return json.dumps(health(link, next(filter(None, faults), None), files)).encode()
 

@@ -549,7 +549,7 @@ def _end(
             reason=mask(how.reason),
             via=how.by,
             edited=None if how.edited is None else mask(how.edited),
-            caged=int(how.choice is Choice.CAGED),
+            caged=int(request.caged or how.choice is Choice.CAGED),
             tool_input=json.dumps(mask_value(dict(request.tool_input))),
             command=None if request.command is None else mask(request.command),
         )

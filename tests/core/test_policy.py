@@ -1,0 +1,121 @@
+"""policy.toml: what it demands, and every way to write it wrongly, with the line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slack_gate.core.event import ToolEvent
+from slack_gate.core.policy import EMPTY, Demands, PolicyError, parse
+
+
+def bash(command: str, **fields: Any) -> ToolEvent:
+    return ToolEvent("claude-code", "s1", "c1", "Bash", {"command": command, **fields}, "/w")
+
+
+def rule(text: str) -> Any:
+    return parse(f"[[gate.rule]]\n{text}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "command", "named"),
+    [
+        ("git push ...", "git push origin main", True),
+        ("git push ...", "git push", True),
+        ("git push", "git push origin", False),
+        ("git push --force ...", "git push origin --force", False),  # words, not patterns
+        ("git push ...", "git -C x push", False),
+        ("git push ...", "/usr/bin/git push", True),
+        ("/usr/bin/git push ...", "git push", False),
+        ("rm ...", "ls && rm -rf x", True),
+        ("rm ...", "ls; rm x", True),
+        ("rm ...", "$(rm x)", True),  # not read exactly: rather too many
+        ("rm ...", "sudo rm x", True),
+        ("rm ...", "sudo -u root rm x", True),
+        ("rm ...", "bash -c 'cd x && rm y'", True),
+        ("rm ...", "bash -c 'sh -c \"rm y\"'", True),
+        ("rm ...", "git commit -m 'no rm here'", False),
+        ("rm ...", "if true; then rm x; fi", True),
+        ("rm ...", "A=1 rm x", True),
+        ("rm ...", "echo rm", False),
+        ("rm ...", "rmdir x", False),
+        ("curl ...", "sbox curl x", True),
+        ("curl ...", "sbox --net-allow pypi -- curl x", False),
+        ("sbox curl ...", "sbox curl x", True),
+        ("sbox curl ...", "curl x", False),
+    ],
+)
+def test_which_commands_a_rule_names(words: str, command: str, named: bool) -> None:
+    demands = rule(f"command = '{words}'\ndo = 'deny'").demands(bash(command))
+    assert bool(demands.denied) is named
+
+
+def test_patterns_tools_and_paths(tmp_path: Path) -> None:
+    assert rule("pattern = 'prod'\ndo = 'ask'").demands(bash("deploy --to prod")).ask
+    assert rule("tool = 'mcp__db__*'\ndo = 'deny'").demands(ToolEvent("a", "s", "c", "mcp__db__x", {}, "/")).denied
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    by_path = rule(f"path = '{tmp_path}/real/*'\ndo = 'deny'")
+    for path in (f"{tmp_path}/real/a", f"{tmp_path}/link/a", f"{tmp_path}/x/../real/a"):
+        assert by_path.demands(ToolEvent("a", "s", "c", "Write", {"file_path": path}, "/")).denied
+    assert by_path.demands(ToolEvent("a", "s", "c", "Write", {"file_path": f"{tmp_path}/a"}, "/")) == Demands()
+    assert by_path.demands(ToolEvent("a", "s", "c", "Write", {"file_path": 7}, "/")) == Demands()
+    assert by_path.demands(bash(f"cat {tmp_path}/real/a")) == Demands()
+
+
+def test_every_matcher_of_a_rule_must_hold() -> None:
+    both = rule("command = 'git push ...'\npattern = 'main'\ndo = 'deny'")
+    assert both.demands(bash("git push origin main")).denied
+    assert not both.demands(bash("git push origin dev")).denied
+
+
+def test_the_strictest_of_each_counts_whatever_the_order() -> None:
+    rules = [
+        "[[gate.rule]]\npattern = 'x'\ndo = 'never-remember'\nexecutor = 'sandboxer'\n",
+        "[[gate.rule]]\npattern = 'x'\ndo = 'deny'\nreason = 'No.'\napprovals = 2\n",
+        "[[gate.rule]]\npattern = 'x'\ndo = 'ask'\nexecutor = 'cage'\napprovals = 3\n",
+    ]
+    for order in (rules, rules[::-1]):
+        found = parse("".join(order)).demands(bash("x"))
+        assert (found.approvals, found.executor, found.forgettable) == (3, "cage", True)
+        assert found.denied == "No. (policy: pattern 'x')" and found.ask
+
+
+def test_the_allowlist_can_be_replaced() -> None:
+    assert EMPTY.allowlist.allows("pwd") and parse("").allowlist.allows("git status")
+    own = parse("[gate]\nallow = ['make test( -k \\w+)?']\n").allowlist
+    assert own.allows("make test -k one") and not own.allows("pwd") and not own.allows("make test -k one; id")
+    assert not parse("[gate]\nallow = []\n").allowlist.allows("pwd")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("[gate\n", 1, "no TOML"),
+        ("gate = 1\n", 1, "not a table"),
+        ("[gate]\nfoo = 1\n", 2, "gate.foo is no setting"),
+        ("[gate]\nallow = 'x'\n", 2, "not a list"),
+        ("[gate]\nallow = [1]\n", 2, "not a text"),
+        ("[gate]\nallow = ['(']\n", 2, "no regular expression"),
+        ("[gate]\nrule = 1\n", 2, "not a list of tables"),
+        ("\n[[gate.rule]]\ndo = 'deny'\n", 2, "names no calls"),
+        ("[[gate.rule]]\ntool = 'x'\n", 1, "demands nothing"),
+        ("[[gate.rule]]\ntool = 'x'\ndo = 'allow'\n", 3, "none of deny, ask, never-remember"),
+        ("[[gate.rule]]\ntool = 'x'\ndo = 'deny'\n[[gate.rule]]\ntool = 'y'\n", 4, "demands nothing"),
+        ("[[gate.rule]]\ntool = 'x'\nfoo = 1\n", 3, "foo is no field"),
+        ("[[gate.rule]]\ntool = 1\ndo = 'deny'\n", 2, "tool is not a text"),
+        ("[[gate.rule]]\ntool = 'x'\napprovals = true\n", 3, "approvals is not a number"),
+        ("[[gate.rule]]\ntool = 'x'\napprovals = 0\n", 1, "between 1 and"),
+        ("[[gate.rule]]\ntool = 'x'\nexecutor = 'host'\n", 3, "none of cage, sandboxer"),
+        ("[[gate.rule]]\ncommand = 'a && b'\ndo = 'deny'\n", 2, "one command"),
+        ("[[gate.rule]]\ncommand = '...'\ndo = 'deny'\n", 2, "one command"),
+        ("[[gate.rule]]\npattern = '('\ndo = 'deny'\n", 2, "no regular expression"),
+        ("[[gate.rule]]\npath = 'prod/*'\ndo = 'deny'\n", 2, "neither / nor ~"),
+    ],
+)
+def test_a_wrong_file_and_its_line(text: str, line: int, words: str) -> None:
+    with pytest.raises(PolicyError) as error:
+        parse(text)
+    assert error.value.line == line and words in str(error.value)
