@@ -17,6 +17,7 @@ import array
 import contextlib
 import errno
 import fcntl
+import grp
 import ipaddress
 import os
 import pwd
@@ -112,8 +113,7 @@ def _text(path: str, writable: list[str]) -> str:
             raise BadGrant(f"{path} lies where cages can write ({place}). Move it out of there.")
         with contextlib.suppress(FileNotFoundError):
             status = os.lstat(place)
-            shared = status.st_mode & 0o022 and not (stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX)
-            if status.st_uid not in (0, os.getuid()) or (shared and not stat.S_ISLNK(status.st_mode)):
+            if status.st_uid not in (0, os.getuid()) or _is_shared(status):
                 raise BadGrant(f"{path} could be changed by other users ({place}). Make it yours: chmod go-w {place}.")
     try:
         with open(path, encoding="ascii") as file:
@@ -123,6 +123,20 @@ def _text(path: str, writable: list[str]) -> str:
     if len(text) > MAX_GRANTS:
         raise BadGrant(f"{path} is longer than {MAX_GRANTS} bytes.")
     return text
+
+
+def _is_shared(status: os.stat_result) -> bool:
+    """Whether others can write it, or replace what is in it; the group that a user has alone is no other."""
+    if stat.S_ISLNK(status.st_mode) or (stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX):
+        return False
+    if status.st_mode & 0o020 and status.st_gid:
+        try:
+            group, user = grp.getgrgid(status.st_gid), pwd.getpwuid(status.st_uid)
+        except KeyError:
+            return True
+        if group.gr_name != user.pw_name or set(group.gr_mem) - {user.pw_name}:
+            return True
+    return bool(status.st_mode & 0o002)
 
 
 def _on_the_way(path: str) -> Iterator[str]:
@@ -497,7 +511,7 @@ def inside(program: list[str]) -> NoReturn:
     listener = socket.create_server(("127.0.0.1", PORT), backlog=256)
     socket.send_fds(control, [b"+"], [listener.fileno()])
     if control.recv(1) != b"+":
-        sys.exit(CANNOT)
+        raise ConnectionError(errno.ECONNRESET, "the proxy has ended")
     listener.close()
     control.close()
     try:

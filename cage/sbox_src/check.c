@@ -70,6 +70,10 @@ int check(const Run *run) {
     const char *gpus = ask_a_cage("cd /dev && ls -d nvidia* dri kfd dxg 2>/dev/null | tr \"\\n\" \" \" || true");
     printf("ok       GPU nodes: %s\n", gpus && gpus[0] ? gpus : "none on this machine");
     printf("ok       .claude: held at the top of every directory in %s and of the one worked in\n", run->projects);
+    if (no_grants())
+        printf("missing  %s.\n", no_grants());
+    else
+        printf("ok       network grants: %s%s\n", grants_file(run), access(grants_file(run), F_OK) ? " is not there, so none" : "");
     printf("left     sockets that programs outside open under /tmp or ~/projects while a cage runs can be reached from it\n");
     printf("left     memory: no limit without one in sbox.conf; see sbox --limits\n");
     if (geteuid() == 0) printf("left     root: files that root owns can be read; run agents as an ordinary user\n");

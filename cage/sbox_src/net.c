@@ -13,31 +13,45 @@
 
 enum { PROXY_PORT = 3128 }; /* PORT in sbox_proxy.py */
 
+/* NULL where there is none. */
 static const char *python(void) {
     static const char *const PLACES[] = {"/usr/bin/python3", "/usr/local/bin/python3", "/run/current-system/sw/bin/python3"};
     for (size_t i = 0; i < sizeof PLACES / sizeof *PLACES; i++)
         if (!access(PLACES[i], X_OK)) return PLACES[i];
-    fail("a network grant needs Python. Install it: sudo apt-get install python3. Nothing was run.");
+    return NULL;
 }
 
-void launch_with_proxy(const Run *run, List *argv) {
+static const char *proxy(void) {
     char self[PATH_MAX] = "";
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     char *name = length > 0 ? strrchr(self, '/') : NULL;
     if (!name) fail("the place of sbox cannot be found. Nothing was run.");
-    *name = 0;
-    const char *proxy = text("%s/sbox_proxy.py", self), *gate = getenv("SLACK_GATE_HOME");
-    if (access(proxy, R_OK)) fail("%s is missing. Install it: cage/build-sbox DESTINATION. Nothing was run.", proxy);
+    return text("%.*s/sbox_proxy.py", (int)(name - self), self);
+}
+
+const char *grants_file(const Run *run) {
+    const char *gate = getenv("SLACK_GATE_HOME");
+    return text("%s/net-allow.txt", gate && gate[0] == '/' ? gate : text("%s/.config/slack-gate", run->home));
+}
+
+const char *no_grants(void) {
+    if (!python()) return "a network grant needs Python. Install it: sudo apt-get install python3";
+    if (access(proxy(), R_OK)) return text("%s is missing. Install it: cage/build-sbox DESTINATION", proxy());
+    return NULL;
+}
+
+void launch_with_proxy(const Run *run, List *argv) {
+    if (no_grants()) fail("%s. Nothing was run.", no_grants());
     add(argv, python());
     add(argv, "-I");
     add(argv, "-S");
-    add(argv, proxy);
+    add(argv, proxy());
     if (run->grant_fd >= 0) {
         add(argv, "launch-fd");
         addf(argv, "%d", GRANT_FD);
     } else {
         add(argv, "launch");
-        addf(argv, "%s/net-allow.txt", gate && gate[0] == '/' ? gate : text("%s/.config/slack-gate", run->home));
+        add(argv, grants_file(run));
         add(argv, run->grant);
         add(argv, run->projects);
         add(argv, run->cache);

@@ -66,6 +66,8 @@ void report_new_files(const Run *run);
 /* net.c */
 void launch_with_proxy(const Run *run, List *argv); /* the words before bubblewrap's that start it beside a proxy */
 bool hand_out_listener(void);
+const char *grants_file(const Run *run);
+const char *no_grants(void); /* why there can be none here, and the fix; NULL when nothing stands in the way */
 
 /* hold.c: keeps `path`, the .claude of `directory`, from being made while the cage runs, and lets go at exit; in `yard`, if
  * there is one, directories wait to be used again */

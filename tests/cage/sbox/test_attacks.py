@@ -552,22 +552,31 @@ TOOL_FILES = (
 )  # fmt: skip
 
 
+EVERY_TOOL_FILE = """
+changed=1
+for name in "${@:2}"; do
+  path=$1/$name
+  { echo x >"$path"; rm -rf "$path"; mv "${path%/*}" "$path.old" && cp -r "$path.old" "${path%/*}" && echo x >"$path"; } 2>/dev/null
+  [ "$(cat "$path" 2>/dev/null)" = before ] || { echo "$name"; changed=0; }
+done
+exit $changed
+"""
+
+
 @pytest.mark.parametrize(
     "place", ["the repository", "a repository from beside", "a plain directory", "one above it", "the zone"]
 )
-@pytest.mark.parametrize("name", TOOL_FILES)
-def test_files_of_editors_and_agents_are_read_only(world: World, target: list[str], name: str, place: str) -> None:
+def test_files_of_editors_and_agents_are_read_only(world: World, target: list[str], place: str) -> None:
     top = world.projects / f"e{Path(target[0]).name}"
     top = world.projects if place == "the zone" else world.repository(top.name) if "repository" in place else top
-    path = top / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("before\n")
+    for name in TOOL_FILES:
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text("before\n")
     (below := top / "a/b").mkdir(parents=True, exist_ok=True)
     world.give(world.projects)
     where = {"one above it": below, "a repository from beside": world.projects}.get(place, top)
-    code = 'echo x >"$1"; rm -rf "$1"; mv "$2" "$2.old" && cp -r "$2.old" "$2" && echo x >"$1"; [ "$(cat "$1")" != before ]'
-    refused(world, code, str(path), str(path.parent), cwd=where)
-    assert world.sbox.name == "script" or path.read_text() == "before\n"
+    refused(world, EVERY_TOOL_FILE, str(top), *TOOL_FILES, cwd=where)
+    assert world.sbox.name == "script" or all((top / name).read_text() == "before\n" for name in TOOL_FILES)
 
 
 @pytest.mark.parametrize("deep", ["one/two", "one/two/three"])

@@ -122,6 +122,7 @@ def test_check_starts_a_cage_and_says_what_is_left(world: World) -> None:
     done = world.caged("--check")
     assert done.returncode == 0, done
     assert "a cage starts" in done.stdout and "ok       system call filter" in done.stdout and "left " in done.stdout
+    assert "net-allow.txt is not there, so none" in done.stdout
 
 
 def test_check_fails_where_no_cage_starts(world: World) -> None:

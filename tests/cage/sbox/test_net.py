@@ -527,6 +527,15 @@ def test_a_list_that_does_not_name_hosts_stops_the_cage(net: Net, text: str | No
     assert words in done.stderr and len(done.stderr.splitlines()) == 1 and done.stderr.endswith("Nothing was run.\n")
 
 
+def test_a_list_in_a_directory_of_ones_own_group_is_read(net: Net) -> None:
+    """Where every user has a group of their own, directories may be open to it; not where the group has others in it."""
+    net.gate.chmod(0o770)
+    assert net.run("web", "true").returncode == (0 if net.world.uid == 0 else 125)  # nobody's group is nogroup
+    if os.geteuid() == 0:
+        os.chown(net.gate, -1, 100)
+        assert net.run("web", "true").returncode == 125
+
+
 PLACES = {
     "in the zone": lambda net: net.world.projects / "gate",
     "in /tmp": lambda net: net.world.top / "gate",

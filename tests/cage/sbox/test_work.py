@@ -428,6 +428,27 @@ def test_job_control_in_a_shell(world: World) -> None:
     assert on_a_terminal(world, [str(world.sbox), "bash", "--norc", "-i"], talk) == 4
 
 
+GPUS = """
+mount --make-rprivate /; mkdir -p "$1"; mount -t tmpfs none "$1"; cd "$1"; mkdir dri pts shm nvidia-caps
+node() { mknod -m 666 "$1" c "$2" "$3"; }
+node null 1 3; node zero 1 5; node full 1 7; node random 1 8; node urandom 1 9; node tty 5 0
+for n in nvidia0 nvidia1 nvidiactl nvidia-uvm nvidia-uvm-tools dri/renderD128 dxg kfd; do node $n 1 5; done
+for n in nvidia-modeset dri/card0 vda kmsg; do node $n 1 5; done
+cd /; mount --move "$1" /dev
+exec "$2" bash -c 'cd /dev; ls -d nvidia* dri/* dxg kfd vda kmsg 2>/dev/null | tr "\\n" " "; head -c 3 nvidia0 dri/renderD128 | wc -c'
+"""
+
+
+def test_the_nodes_of_gpus_are_passed_on(world: World) -> None:
+    if world.uid != 0:
+        pytest.skip("only root can make devices")
+    done = world.bare("unshare", "-m", "bash", "-ec", GPUS, "gpus", str(world.outside / "dev"), str(world.sbox))
+    shown, _, size = done.stdout.strip().rpartition(" ")
+    expected = "dri/renderD128 dxg kfd nvidia-uvm nvidia-uvm-tools nvidia0 nvidia1 nvidiactl"
+    assert sorted(name for name in shown.split() if name != "nvidia-caps") == expected.split(), done
+    assert int(size) > 6, done
+
+
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[Path]:
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
