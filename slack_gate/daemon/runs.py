@@ -21,7 +21,7 @@ from slack_gate.core.ports import Clock, Executor, Store
 from slack_gate.core.request import Request, State
 from slack_gate.core.run import MAX_TIMEOUT_S, STOPPED, Ran, Result, not_started, printable, unknown
 from slack_gate.core.secrets import mask
-from slack_gate.daemon.apart import in_thread
+from slack_gate.daemon.apart import apart
 from slack_gate.daemon.gate import Caller, Gate
 from slack_gate.errors import GateError
 
@@ -197,7 +197,8 @@ class Runs:
         return Ran(request.via, request.id, result)
 
     async def _finished(self, run: str, result: Result) -> None:
-        shown = await in_thread(lambda: (mask(printable(result.stdout)), mask(printable(result.stderr))))
+        size = len(result.stdout) + len(result.stderr)
+        shown = await apart(lambda: (mask(printable(result.stdout)), mask(printable(result.stderr))), size)
         ended = await self._store.finished(run, result, *shown, self._clock())
         self._gate.ended([ended] if ended else [])
 
