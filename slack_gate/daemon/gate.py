@@ -9,9 +9,10 @@ expire   time is over
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from slack_gate.core import rules
@@ -105,6 +106,7 @@ class Gate:
         self._left: dict[str, float] = {}
         self._questions: set[str] = set()  # pending ones: whoever asked comes back for the answer, or not
         self._unrecorded: set[str] = set()
+        self._editing = asyncio.Lock()
 
     async def resume(self) -> None:
         """After a start: agents of requests still pending get the grace to come back."""
@@ -286,7 +288,7 @@ class Gate:
         if row.edited is not None:
             answer = replace(answer, advice=changed(row, approved.command or ""))
         if row.via == BY_RULES:
-            coverage = self._released.remembered(event, await self._store.rules(), self._clock())
+            coverage = self._released.remembered(event, await self._store.rules(), self._clock(), row.caged)
             if coverage is None:
                 raise Gone("The rule that it was allowed by does not cover it any more. Ask again.")
             return replace(answer, command=coverage.command if coverage.command != event.command else None)
@@ -319,9 +321,10 @@ class Gate:
 
     async def decide(self, decision: Decision) -> Click:
         """A click, answered whatever it is; it decides only when everything about it matches the row on file."""
-        request = await self._store.request(decision.request)
         try:
-            click = await self._decide(decision, request)
+            # One changed text at a time: the one that is kept is the one that decided.
+            async with self._editing if decision.edited is not None else nullcontext():
+                click = await self._decide(decision, await self._store.request(decision.request))
         except GateError:
             self._unrecorded.add(decision.request)  # committed perhaps; the person is told no, and so is the agent
             self._waiting.wake(decision.request)
@@ -341,9 +344,9 @@ class Gate:
     async def _decide(self, decision: Decision, request: Request | None) -> Click:
         if not self._is_approver(decision):
             return Click(Verdict.FOREIGN, request)
+        if decision.choice is Choice.LIFT:
+            return await self._lift(decision)
         if request is None or request.state is not State.PENDING or decision.digest != request.digest:
-            if decision.choice is Choice.LIFT:
-                return await self._lift(decision)
             return await self._store.decided(decision, (), (), self._clock())
         keys: Sequence[rules.Key] = ()
         if decision.choice is Choice.ALWAYS:
@@ -358,12 +361,17 @@ class Gate:
     async def _unfit(self, decision: Decision, request: Request) -> str | None:
         """Why the text put in place, or the cage, cannot be; keeps the text when it can."""
         event = replace(request.event, rewritable=request.rewritable)
+        as_it_is = decision.edited is None and decision.choice is not Choice.CAGED
+        if request.quorum > 1 and not as_it_is:
+            return "Several people must approve it, so it is approved or denied as it is."
         if decision.edited is not None:
+            if request.home != self._house.home:
+                return "Only the slack-gate that its agent waits for can change it. Approve or deny it as it is."
             if request.command is None or not request.rewritable:
                 return "This call cannot be changed here. Approve or deny it as it is."
             event = replace(event, tool_input={**event.tool_input, "command": decision.edited})
-            changed = replace(request, command=decision.edited, tool_input=event.tool_input)
-            unfit = await in_thread(lambda: self._judge.unfit(event) or self._unshowable(changed))
+            anew = replace(request, command=decision.edited, tool_input=event.tool_input)
+            unfit = await in_thread(lambda: self._judge.unfit(event) or self._unshowable(anew))
             if unfit is not None or not decision.edited.strip():
                 return unfit or "The command is empty."
             self._released.edited(request.id, event, await self._digest(event, request.key))
@@ -392,7 +400,7 @@ class Gate:
             event = replace(request.event, rewritable=request.rewritable)
             if request.quorum > 1 or not self._judge.rememberable(event):
                 continue
-            if (coverage := self._released.remembered(event, saved, now)) is not None:
+            if (coverage := self._released.remembered(event, saved, now, request.caged)) is not None:
                 ended = await self._store.remembered(request.id, request.digest, coverage.rules, now)
                 self.ended([ended] if ended else [])
 

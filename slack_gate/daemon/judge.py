@@ -110,7 +110,8 @@ class Judge:
             return self._run(event, judged, demands, saved, now)
         if judged.verdict == "ungated":
             return Allow(Answer(Ruling.SILENT), "ungated", "policy")
-        coverage = None if demands.forgettable else self._released.remembered(event, saved, now)
+        caged = demands.executor == "cage"
+        coverage = None if demands.forgettable else self._released.remembered(event, saved, now, caged)
         if coverage is not None:
             shown = ", ".join(coverage.rules)
             answer = Answer(Ruling.ALLOW, f"Remembered by Always ({shown}).", _changed(coverage.command, event))
@@ -177,7 +178,7 @@ class Judge:
         coverage = None if demands.forgettable else self._released.remembered(event, saved, now)
         if coverage is not None:
             return Run("always", coverage.rules)
-        return Ask(f"it is not on the allowlist: {_why(judged)}", demands)
+        return Ask("it is not on the allowlist", demands)
 
     def _ask(self, event: ToolEvent, why: str, demands: Demands) -> Ask | Refuse:
         unfit = None if event.executor is not None else self._released.unfit(event, self._cages)

@@ -59,15 +59,17 @@ class Released:
             return f"It cannot be run by the {self._executor} executor here, as the settings say it must be."
         return None
 
-    def remembered(self, event: ToolEvent, saved: Sequence[rules.Rule], now: float) -> rules.Coverage | None:
-        """What Always allows, and the text to run; None to ask."""
+    def remembered(
+        self, event: ToolEvent, saved: Sequence[rules.Rule], now: float, caged: bool = False
+    ) -> rules.Coverage | None:
+        """What Always allows, and the text to run, in the cage where `caged` says so; None to ask."""
         if event.executor is None and self._executor == "sandboxer" and event.command is not None:
             return None  # what is handed over is held for one approval each
         coverage = rules.covered(event, saved, now)
         if coverage is None or event.command is None or event.executor is not None:
             return coverage
         text = coverage.command or event.command
-        if coverage.command is None and self._executor == "cage":
+        if coverage.command is None and (caged or self._executor == "cage"):
             text = wrapped(event) or ""
         made_sure = self.pinned(text) if text else None
         return None if made_sure is None else replace(coverage, command=made_sure)

@@ -121,7 +121,7 @@ class Store:
                 return _extended(tx, request, decision)
             if decision.choice is not Choice.DENY and (counted := _counted(tx, request, decision)) is not None:
                 return Click(Verdict.COUNTED, counted)
-            state = State.DENIED if decision.choice is Choice.DENY else State.APPROVED
+            state = _DECIDES[decision.choice]
             ended = _end(tx, request, state, decision, requests.c.expires_at > tx.time)
             if ended is None:
                 return Click(Verdict.ENDED, request)
@@ -414,6 +414,12 @@ def lose(tx: Transaction, condition: ColumnElement[bool]) -> list[Request]:
 def _follow(lines: Sequence[Line], written: int) -> bool:
     """Whether these come next in the file, without a gap."""
     return not lines or (lines[0].seq == written + 1 and lines[-1].seq == written + len(lines))
+
+
+_DECIDES = {
+    Choice.DENY: State.DENIED,
+    **dict.fromkeys((Choice.APPROVE, Choice.ALWAYS, Choice.CAGED), State.APPROVED),
+}
 
 
 def _decision(by: str, reason: str) -> Decision:

@@ -110,6 +110,24 @@ async def test_more_time_never_beyond_what_the_client_can_wait(tmp_path: Path) -
         assert (await d.click(request)).verdict is Verdict.DECIDED
 
 
+async def test_taking_back_what_is_not_denied_approves_nothing(tmp_path: Path) -> None:
+    async with desk(tmp_path) as d:
+        request = await d.asked()
+        assert (await d.click(request, Choice.LIFT)).verdict is Verdict.UNKNOWN
+        assert await d.state(request) is State.PENDING
+
+
+async def test_of_two_changes_at_once_the_one_that_decided_runs(tmp_path: Path) -> None:
+    async with desk(tmp_path, approvers=("U0ANA", "U0BOB")) as d:
+        request = await d.asked(d.event("deploy", rewritable=True))
+        ana = d.click(request, edited="deploy -a")
+        bob = d.click(request, user="U0BOB", name="Bob", edited="deploy -b")
+        clicks = await asyncio.gather(ana, bob)
+        assert sorted(click.verdict for click in clicks) == [Verdict.DECIDED, Verdict.ENDED]
+        row = await d.store.request(request.id)
+        assert row is not None and (await d.answer()).command == row.edited
+
+
 # Several people
 
 
@@ -131,6 +149,9 @@ do = "never-remember"
 [[gate.rule]]
 path = "~/prod/*"
 do = "deny"
+[[gate.rule]]
+command = "mkdir ..."
+executor = "cage"
 """
 
 
@@ -148,6 +169,14 @@ async def test_two_people_must_approve(tmp_path: Path) -> None:
         assert (await d.click(request, user="U0BOB", name="Bob")).verdict is Verdict.DECIDED
         assert (await d.answer()).ruling is Ruling.ALLOW
         assert d.decisions().count("vote") == 2
+
+
+@pytest.mark.parametrize("how", [{"edited": "git push origin x"}, {"choice": Choice.CAGED}])
+async def test_what_several_approve_is_approved_as_it_is(tmp_path: Path, how: dict[str, Any]) -> None:
+    (tmp_path / "policy.toml").write_text(POLICY)
+    async with desk(tmp_path, cages=True, approvers=("U0ANA", "U0BOB")) as d:
+        request = await d.asked(d.event("git push origin main", rewritable=True))
+        assert (await d.click(request, **how)).verdict is Verdict.UNFIT
 
 
 async def test_one_no_is_enough(tmp_path: Path) -> None:
@@ -188,6 +217,17 @@ async def test_never_remembered(tmp_path: Path) -> None:
         assert (await d.click(request, Choice.ALWAYS)).verdict is Verdict.UNREMEMBERABLE
         other = await d.asked(d.event(tool="mcp__web__get", tool_input={"q": "1"}))
         assert (await d.click(other, Choice.ALWAYS)).verdict is Verdict.DECIDED
+
+
+async def test_what_the_policy_puts_into_the_cage_stays_there_when_remembered(tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text(POLICY)
+    async with desk(tmp_path, cages=True) as d:
+        request = await d.asked(d.event("mkdir a", rewritable=True))
+        assert "approved, it will run in the cage" in request.why
+        await d.click(request, Choice.ALWAYS)
+        assert (await d.answer()).command == "/usr/bin/sbox bash -c 'mkdir a'"
+        remembered = await again(d, "mkdir b", rewritable=True)
+        assert isinstance(remembered, Answer) and remembered.command == "/usr/bin/sbox bash -c 'mkdir b'"
 
 
 async def test_a_policy_that_breaks_later_has_everything_asked(tmp_path: Path) -> None:
