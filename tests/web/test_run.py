@@ -361,3 +361,18 @@ async def test_port_0_turns_it_off(home: Path) -> None:
         ours.post("http://slack-gate/run", json={"command": "pwd"}) as answer,
     ):
         assert (await answer.json())["exitCode"] == 0
+
+
+async def test_a_daemon_that_stops_withdraws_what_waits(home: Path) -> None:
+    async with aiohttp.ClientSession() as caller:  # it stays
+        async with opened(home) as doors:
+            settings = doors.daemon.settings
+            call = asyncio.create_task(caller.post(doors.run_url, json={"command": "make all"}))
+            (request,) = await doors.pending()
+            started = time.monotonic()
+        assert time.monotonic() - started < 20
+        with pytest.raises(aiohttp.ClientError):
+            await call
+    async with opened(home, agent_port=settings.agent_port, page_port=settings.page_port) as doors:
+        row = await doors.daemon.store.request(request.id)
+        assert row is not None and row.state is State.CANCELLED
