@@ -81,6 +81,11 @@ class Settings(BaseSettings):
         alias="SLACK_GATE_CAGE_FIRST",
         description="Run a gated shell command in the cage first, instead of asking, where its work fits in there.",
     )
+    reactions: bool = Field(
+        False,
+        alias="SLACK_GATE_REACTIONS",
+        description="Emoji that an approver puts on a card (👍 ✅ or ❌ 👎) decide like its buttons.",
+    )
     executor: Literal["cage", "sandboxer"] = Field(
         "cage", alias="SLACK_GATE_EXECUTOR", description="What runs the commands that the gate itself carries out."
     )

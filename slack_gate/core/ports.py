@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
+from slack_gate.core.cord import Cord
 from slack_gate.core.request import Decision, Request
 from slack_gate.core.rules import Key, Rule
 from slack_gate.core.run import Result
@@ -124,6 +125,8 @@ class Store(Protocol):
     async def pending(self, home: str) -> list[Request]: ...
 
     async def rules(self) -> Sequence[Rule]: ...
+
+    async def cord(self) -> Cord: ...
 
 
 class Event(Protocol):

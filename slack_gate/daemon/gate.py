@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from slack_gate.core import rules
 from slack_gate.core.answer import Answer, Ruling, changed, deny, settled
+from slack_gate.core.cord import LEFT, NO_PROMPT, NOWHERE, Place, denial
 from slack_gate.core.event import APPROVAL, RUNS, NoDecision, ToolEvent
 from slack_gate.core.ports import Click, Clock, Entry, Store, Verdict, Waiting
 from slack_gate.core.request import (
@@ -129,6 +130,9 @@ class Gate:
         outcome = await apart(lambda: self._judge.outcome(event, (), self._clock()), caller.size)
         if outcome.may_be_remembered and (saved := await self._store.rules()):  # one look less where they do not count
             outcome = await apart(lambda: self._judge.outcome(event, saved, self._clock()), caller.size)
+        remembered = isinstance(outcome, Allow | Run) and bool(outcome.used)
+        if remembered and (cord := await self._store.cord()).paused:
+            return await self._refused(event, denial(cord))
         match outcome:
             case Refuse():
                 return await self._refused(event, outcome.sentence)
@@ -162,7 +166,26 @@ class Gate:
         await self._store.answered(self._entry(event, "refused", "gate", sentence, request))
         return deny(sentence)
 
+    async def _by_cord(self, event: ToolEvent, ask: Ask) -> Answer | Sequence[str]:
+        """Who gets a card; an Answer where the cord lets nobody be asked here."""
+        cord = await self._store.cord()
+        if cord.paused:
+            return await self._refused(event, denial(cord))
+        if cord.place is Place.CONSOLE:
+            # One person alone sits at that prompt, and what it allows, the agent runs.
+            fits = ask.demands.approvals == 1 and event.executor is None and self._house.hook_executor == "agent"
+            if not (event.prompts and fits):
+                return await self._refused(event, NO_PROMPT)
+            await self._store.answered(self._entry(event, "left-to-agent", "gate", ask.why))
+            return Answer(Ruling.ASK, f"{LEFT}: {ask.why}.")
+        if cord.place is Place.WEB:
+            return () if self._doors else await self._refused(event, NOWHERE)
+        return self._house.approvers
+
     async def _ask(self, event: ToolEvent, caller: Caller, ask: Ask) -> Answer | Request:
+        approvers = await self._by_cord(event, ask)
+        if isinstance(approvers, Answer):
+            return approvers
         why = ask.why
         if remarked := await remarks(self._store, event, self._clock()):
             why = f"{why}; {remarked}"
@@ -178,7 +201,7 @@ class Gate:
         request = replace(request, digest=await self._digest(event, request.key))
         self._unattended(request)
         house = self._house
-        filed = await self._store.submitted(request, house.approvers, house.surface, house.escalate)
+        filed = await self._store.submitted(request, approvers, house.surface, house.escalate)
         if filed.id != request.id:
             self._left.pop(request.id, None)
             self._questions.discard(request.id)

@@ -24,6 +24,7 @@ from slack_gate.config import SECRETS, Settings
 from slack_gate.core.ports import Executor
 from slack_gate.daemon.changes import Changes
 from slack_gate.daemon.clock import SteadyClock
+from slack_gate.daemon.controls import Controls
 from slack_gate.daemon.fleet import Fleet, OwnRequests
 from slack_gate.daemon.gate import Gate, House
 from slack_gate.daemon.health import health
@@ -38,12 +39,14 @@ from slack_gate.errors import ConfigError
 from slack_gate.executors.cage import Cage
 from slack_gate.executors.sandboxer import Sandboxer
 from slack_gate.slack.app import Buttons
+from slack_gate.slack.beside import beside_cards
 from slack_gate.slack.cards import unshowable
 from slack_gate.slack.copies import tell_where_cards_are
 from slack_gate.slack.link import Link, check_app_token, check_bot_token, web_client
 from slack_gate.slack.messenger import Messenger
 from slack_gate.slack.people import People
 from slack_gate.store.engines import is_shared
+from slack_gate.store.glance import Glance
 from slack_gate.store.shared_cards import SharedCards
 from slack_gate.store.store import Store
 from slack_gate.store.wakeups import Wakeups
@@ -68,6 +71,7 @@ class Running:
     store: Store
     runs: Runs
     changes: Changes
+    controls: Controls
     page: Page | None = None
 
 
@@ -133,14 +137,25 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
     await runs.resume(house.home)
     works: list[Coroutine[Any, Any, None]] = [sweep(gate, store)]
     link, outbox = None, None
+    controls = Controls(
+        store,
+        Glance(store.database, SLACK),
+        house,
+        lambda: json.loads(_status(settings, link, outbox, store, fleet)),
+        clock,
+        changes.wake,
+    )
     if slack is not None:
         app = Buttons(slack.client, gate, slack.people, _later(group)).app
         link = Link(app, slack.app_token, clock)
         outbox = _outbox(store, slack, link, house, clock, fleet)
         tell_where_cards_are(app, outbox.seen)
         changes.also(outbox.wake)
+        tab = beside_cards(app, slack.client, controls, gate, slack.people, _later(group), settings.reactions)
+        changes.also(tab.changed)
         await opened.enter_async_context(link.opened())
         works.append(outbox.run(OwnRequests(gate, store, house.home) if fleet else gate))
+        works.append(tab.run())
     if fleet is not None:
         fleet.down = link.down if link else None
         works.append(fleet.run(gate, SLACK))
@@ -162,7 +177,7 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
     await opened.enter_async_context(
         hook_socket(settings.socket_path, gate, lambda: _status(settings, link, outbox, store, fleet))
     )
-    return Running(settings, gate, store, runs, changes, page)
+    return Running(settings, gate, store, runs, changes, controls, page)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ class HomeTabs:
         user: User,
         pressed: dict[str, Any],
         view: dict[str, Any],
+        /,
         *,
         asked: str | None = None,
         **overrides: Any,

@@ -22,6 +22,7 @@ from slack_gate.core.ports import Click, Verdict
 from slack_gate.core.request import Choice, Decision
 from slack_gate.errors import GateError
 from slack_gate.slack.cards import DENY_WITH_REASON, REASON_MODAL, notice, reason_modal
+from slack_gate.slack.home import PREFIX
 from slack_gate.slack.people import People
 
 log = structlog.get_logger()
@@ -54,7 +55,7 @@ class Buttons:
             self.app.action(choice.value)(self._choice)
         self.app.action(DENY_WITH_REASON)(self._ask_reason)
         self.app.view(REASON_MODAL)(self._reason_given)
-        self.app.action(re.compile(""))(self._unknown)
+        self.app.action(re.compile(rf"^(?!{re.escape(PREFIX)})"))(self._unknown)
 
     async def _choice(self, ack: AsyncAck, body: Body) -> None:
         choice = Choice(body["actions"][0]["action_id"])

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from slack_gate.core.display import one_line, units, visible
@@ -19,6 +18,7 @@ from slack_gate.core.request import Choice, Request, State
 from slack_gate.core.rules import Key
 from slack_gate.core.secrets import mask
 from slack_gate.core.wording import MAX_CWD, MAX_TOOL, always, headline, measure, origin, place
+from slack_gate.slack.blocks import Block, clock, context, plain, section
 
 # Lengths in UTF-16 units. All blocks of a message together fail at an undocumented 11,000 or so; planned are 8,000,
 # of which everything but the literal texts takes less than 1,800.
@@ -28,8 +28,6 @@ MAX_NOTIFICATION = 400
 MAX_CONFIRM = 300
 DENY_WITH_REASON = "deny-with-reason"
 REASON_MODAL = "reason"
-
-Block = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +67,20 @@ def card(request: Request, keys: Sequence[Key], caged: bool) -> Picture:
     # Short fields beside a command are the agent's remarks on it: they stand below it with the facts.
     brief = request.command is not None and all(part.brief for part in shown[1:])
     literal, remarks = (shown[:1], shown[1:]) if brief else (shown, [])
-    said = [_plain(part.shown) for part in remarks]
+    said = [plain(part.shown) for part in remarks]
     if request.state is not State.PENDING:
         outcome = outcome_of(request)
-        facts = [_plain(_asked_by(request)), *said, _clock(ended_at(request))]
-        blocks = [_section(outcome), *_literal(literal), _context(*facts)]
+        facts = [plain(_asked_by(request)), *said, clock(ended_at(request))]
+        blocks = [section(outcome), *_literal(literal), context(*facts)]
         return Picture(_notification(f"{outcome.splitlines()[0].rstrip('.')}:", request, shown), blocks)
     offer = _offer(keys, caged)
     facts = [
-        _plain(f"{place(request)}\nAsked because {one_line(mask(request.why), 400)}"),
-        _clock(request.expires_at, "Expires "),
+        plain(f"{place(request)}\nAsked because {one_line(mask(request.why), 400)}"),
+        clock(request.expires_at, "Expires "),
         *said,
-        _plain("\n".join([origin(request), _about_always(keys, offer), *measure(request, literal)])),
+        plain("\n".join([origin(request), _about_always(keys, offer), *measure(request, literal)])),
     ]
-    blocks = [_section(headline(request)), *_literal(literal), _context(*facts), _buttons(request, offer)]
+    blocks = [section(headline(request)), *_literal(literal), context(*facts), _buttons(request, offer)]
     return Picture(_notification(f"{one_line(request.agent, 40)} asks:", request, shown), blocks)
 
 
@@ -90,7 +88,7 @@ def ending(request: Request) -> Picture:
     """The outcome in few words, for a message whose full picture Slack refuses: better bare than with live buttons."""
     outcome = outcome_of(request)
     asked = one_line(_summary(request, parts(request)), 300)
-    return Picture(_escaped(one_line(outcome, MAX_NOTIFICATION)), [_section(f"{outcome}\n{asked}\n{origin(request)}")])
+    return Picture(_escaped(one_line(outcome, MAX_NOTIFICATION)), [section(f"{outcome}\n{asked}\n{origin(request)}")])
 
 
 def reason_modal(request: Request) -> Block:
@@ -99,15 +97,15 @@ def reason_modal(request: Request) -> Block:
         "type": "modal",
         "callback_id": REASON_MODAL,
         "private_metadata": value_of(request),
-        "title": _plain("Deny"),
-        "submit": _plain("Deny"),
-        "close": _plain("Cancel"),
+        "title": plain("Deny"),
+        "submit": plain("Deny"),
+        "close": plain("Cancel"),
         "blocks": [
-            _section(one_line(_summary(request, parts(request)), 300)),
+            section(one_line(_summary(request, parts(request)), 300)),
             {
                 "type": "input",
                 "block_id": REASON_MODAL,
-                "label": _plain("Reason, as the agent will read it"),
+                "label": plain("Reason, as the agent will read it"),
                 "element": {
                     "type": "plain_text_input",
                     "action_id": REASON_MODAL,
@@ -121,7 +119,7 @@ def reason_modal(request: Request) -> Block:
 
 def notice(sentence: str) -> list[Block]:
     """A short message to one person."""
-    return [_section(sentence)]
+    return [section(sentence)]
 
 
 def value_of(request: Request) -> str:
@@ -136,7 +134,7 @@ def _literal(shown: Sequence[Part]) -> list[Block]:
     blocks: list[Block] = []
     for part in shown:
         if part.caption:
-            blocks.append(_context(_plain(part.caption)))
+            blocks.append(context(plain(part.caption)))
         if part.shown:
             text = {"type": "text", "text": part.shown}
             blocks.append({"type": "rich_text", "elements": [{"type": "rich_text_preformatted", "elements": [text]}]})
@@ -146,12 +144,6 @@ def _literal(shown: Sequence[Part]) -> list[Block]:
 def _asked_by(request: Request) -> str:
     tool = "" if request.command is not None else f" for {one_line(request.tool, MAX_TOOL)}"
     return f"{one_line(request.agent, 40)} asked{tool}\n{place(request)}\n{origin(request)}"
-
-
-def _clock(time: float, before: str = "") -> Block:
-    """A time that Slack draws in the reader's own zone."""
-    fallback = datetime.fromtimestamp(int(time), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    return {"type": "mrkdwn", "text": f"{before}<!date^{int(time)}^{{date_short_pretty}} {{time_secs}}|{fallback}>"}
 
 
 def _offer(keys: Sequence[Key], caged: bool) -> str:
@@ -175,20 +167,20 @@ def _buttons(request: Request, offer: str) -> Block:
     ]
     if offer:
         confirm = {
-            "title": _plain("Always allow?"),
-            "text": _plain(_CONFIRM + offer),
-            "confirm": _plain("Always allow"),
-            "deny": _plain("Back"),
+            "title": plain("Always allow?"),
+            "text": plain(_CONFIRM + offer),
+            "confirm": plain("Always allow"),
+            "deny": plain("Back"),
         }
         elements.append(_button("Always", Choice.ALWAYS, value, confirm=confirm))
     # An option's value holds 150 characters; with the id and the digest it is near 100.
-    option = {"text": _plain("Deny with a reason"), "value": value}
+    option = {"text": plain("Deny with a reason"), "value": value}
     elements.append({"type": "overflow", "action_id": DENY_WITH_REASON, "options": [option]})
     return {"type": "actions", "block_id": f"gate.{request.id}", "elements": elements}
 
 
 def _button(label: str, choice: Choice, value: str, **extra: Any) -> Block:
-    return {"type": "button", "action_id": choice.value, "text": _plain(label), "value": value, **extra}
+    return {"type": "button", "action_id": choice.value, "text": plain(label), "value": value, **extra}
 
 
 def _summary(request: Request, shown: Sequence[Part]) -> str:
@@ -209,18 +201,6 @@ def _escaped(line: str) -> str:
     while sum(map(units, pieces)) >= MAX_NOTIFICATION:
         pieces.pop()
     return "".join(pieces) + "…"
-
-
-def _plain(text: str) -> Block:
-    return {"type": "plain_text", "text": text, "emoji": False}
-
-
-def _section(text: str) -> Block:
-    return {"type": "section", "text": _plain(text)}
-
-
-def _context(*elements: Block) -> Block:
-    return {"type": "context", "elements": list(elements)}
 
 
 _CONFIRM = "From now on this runs without asking, until revoked: "

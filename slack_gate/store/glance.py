@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
 
 from slack_gate.core.overview import Waiting
 from slack_gate.core.request import BY_PAGE, BY_SLACK, BY_TERMINAL, Request, State
@@ -12,7 +14,20 @@ from slack_gate.store.database import Database
 from slack_gate.store.store import as_request
 from slack_gate.store.tables import cards, requests
 
+_PENDING = requests.c.state == State.PENDING
+# What people were asked and answered, or did not.
 _ASKED = or_(requests.c.via.in_((BY_SLACK, BY_PAGE, BY_TERMINAL)), requests.c.state == State.EXPIRED)
+_ended = select(requests).where(_ASKED).order_by(requests.c.decided_at.desc())
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Some of what waits and of what ended, and how many there are of each."""
+
+    waiting: Sequence[Waiting]
+    waiting_count: int
+    ended: Sequence[Request]
+    ended_count: int
 
 
 class Glance:
@@ -22,37 +37,29 @@ class Glance:
         self._database = database
         self._surface = surface
 
-    async def waiting(self, approver: str, limit: int) -> tuple[list[Waiting], int]:
-        """Pending requests, those that end soonest first, with the approver's card where there is one."""
-        pending = requests.c.state == State.PENDING
-        card = and_(cards.c.request == requests.c.id, cards.c.surface == self._surface, cards.c.approver == approver)
-        found = (
-            select(requests, cards.c.id.label("card"), cards.c.channel, cards.c.message)
-            .join(cards, card, isouter=True)
-            .where(pending)
-            .order_by(requests.c.expires_at, requests.c.id)
-            .limit(limit)
-        )
-        count = select(func.count()).where(pending)
+    async def look(self, approver: str, since: float, most_waiting: int, most_ended: int) -> Seen:
+        """All of one moment: nothing is seen both waiting and ended, or neither."""
 
-        def read(connection: Connection) -> tuple[list[Row[Any]], int]:
-            return list(connection.execute(found).all()), connection.execute(count).scalar() or 0
+        def read(connection: Connection) -> Seen:
+            waiting = connection.execute(self._waiting(approver).limit(most_waiting)).all()
+            ended = connection.execute(_ended.where(requests.c.decided_at >= since).limit(most_ended)).all()
+            return Seen(
+                [
+                    Waiting(as_request(row), row.card is not None, row.channel or "", row.message or "")
+                    for row in waiting
+                ],
+                _count(connection, _PENDING),
+                [as_request(row) for row in ended],
+                _count(connection, _ASKED & (requests.c.decided_at >= since)),
+            )
 
-        rows, number = await self._database.run(read)
-        waiting = [Waiting(as_request(row), row.card is not None, row.channel or "", row.message or "") for row in rows]
-        return waiting, number
+        return await self._database.run(read)
 
-    async def ended(self, since: float, limit: int) -> tuple[list[Request], int]:
-        """What people were asked and answered, or did not, since then; the newest first."""
-        ended = and_(requests.c.decided_at >= since, _ASKED)
-        found = select(requests).where(ended).order_by(requests.c.decided_at.desc()).limit(limit)
-        count = select(func.count()).where(ended)
-
-        def read(connection: Connection) -> tuple[list[Row[Any]], int]:
-            return list(connection.execute(found).all()), connection.execute(count).scalar() or 0
-
-        rows, number = await self._database.run(read)
-        return [as_request(row) for row in rows], number
+    def _waiting(self, approver: str) -> Select[Any]:
+        """Those that end soonest first, with the approver's card where there is one."""
+        own = and_(cards.c.request == requests.c.id, cards.c.surface == self._surface, cards.c.approver == approver)
+        shown = select(requests, cards.c.id.label("card"), cards.c.channel, cards.c.message)
+        return shown.join(cards, own, isouter=True).where(_PENDING).order_by(requests.c.expires_at, requests.c.id)
 
     async def card_at(self, channel: str, message: str) -> Request | None:
         """The request that this message shows, also as a second copy; None for any other message."""
@@ -63,3 +70,7 @@ class Glance:
         return next(
             (as_request(row) for row in rows if message in (row.message, *row.strays.split()) and message), None
         )
+
+
+def _count(connection: Connection, condition: ColumnElement[bool]) -> int:
+    return connection.execute(select(func.count()).select_from(requests).where(condition)).scalar() or 0

@@ -78,19 +78,21 @@ async def test_what_waits_and_what_was_decided(place: Home) -> None:
         for number in range(2, 6):
             later = replace(REQUEST, id=f"SG-{number}", key=f"k{number}", expires_at=NOW + 900 - number)
             await store.submitted(later, ["U0BEN"] if number == 2 else [], "slack")
-        waiting, count = await glance.waiting("U0ANA", 3)
-        assert count == 5
+        seen = await glance.look("U0ANA", NOW, 3, 9)
+        assert (seen.waiting_count, seen.ended_count) == (5, 0)
+        waiting = seen.waiting
         assert [(one.request.id, one.asked) for one in waiting] == [("SG-5", False), ("SG-4", False), ("SG-3", False)]
-        waiting, _ = await glance.waiting("U0ANA", 9)
+        waiting = (await glance.look("U0ANA", NOW, 9, 9)).waiting
         assert (waiting[-1].request.id, waiting[-1].channel, waiting[-1].message) == ("SG-1", "D1", "1.1")
         assert not waiting[-2].asked  # another approver's card is none of hers
-        assert (await glance.waiting("U0BEN", 9))[0][-2].asked
+        assert (await glance.look("U0BEN", NOW, 9, 9)).waiting[-2].asked
         await store.decided(click(Choice.DENY), (), (), NOW + 1)
         await store.cancelled("SG-2", "caller", NOW + 2)
         await store.pulled(Pull.PAUSE, ANA, NOW)
-        ended, number = await glance.ended(NOW, 9)
-        assert ([one.id for one in ended], number) == (["SG-1"], 1)
-        assert await glance.ended(NOW + 1.5, 9) == ([], 0)
+        seen = await glance.look("U0ANA", NOW, 9, 9)
+        assert ([one.id for one in seen.ended], seen.ended_count, seen.waiting_count) == (["SG-1"], 1, 3)
+        late = await glance.look("U0ANA", NOW + 1.5, 9, 9)
+        assert (late.ended, late.ended_count) == ([], 0)
 
 
 async def test_the_request_behind_a_message(place: Home) -> None:

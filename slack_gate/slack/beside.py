@@ -1,0 +1,32 @@
+"""What stands in Slack beside the cards, put together: Home tab, commands, reactions."""
+
+from __future__ import annotations
+
+from slack_bolt.async_app import AsyncApp
+from slack_sdk.web.async_client import AsyncWebClient
+
+from slack_gate.core.overview import Controls
+from slack_gate.slack.app import Decider, Later
+from slack_gate.slack.commands import Commands
+from slack_gate.slack.home_tab import HomeTab
+from slack_gate.slack.people import People
+from slack_gate.slack.permalinks import Permalinks
+from slack_gate.slack.reactions import Reactions
+
+
+def beside_cards(
+    app: AsyncApp,
+    client: AsyncWebClient,
+    controls: Controls,
+    gate: Decider,
+    people: People,
+    later: Later,
+    reactions: bool,
+) -> HomeTab:
+    """Listens on `app`; the tab returned is still to be run, and told of changes."""
+    links = Permalinks(client)
+    tab = HomeTab(client, controls, gate, people, links, later)
+    tab.listen(app)
+    Commands(client, controls, people, links, later).listen(app)
+    Reactions(client, controls, gate, people, later, reactions).listen(app)
+    return tab

@@ -1,0 +1,359 @@
+"""The Home tab kept as things stand: published again after each change, at a bounded pace; its buttons.
+
+What is published is drawn at that moment, so the newest state wins however many changes there were. It is tried until
+Slack takes it or refuses for good; an old button decides nothing and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+import aiohttp
+import structlog
+from slack_bolt.async_app import AsyncAck, AsyncApp
+from slack_sdk.errors import SlackApiError
+from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
+
+from slack_gate.core.cord import Hand, Pull
+from slack_gate.core.outcome import sentence
+from slack_gate.core.overview import Controls
+from slack_gate.core.ports import Verdict
+from slack_gate.core.request import BY_SLACK, ON_CARD, ON_HOME, Choice, Decision
+from slack_gate.errors import GateError
+from slack_gate.slack.app import Decider
+from slack_gate.slack.blocks import Block, plain, section
+from slack_gate.slack.home import OPEN, PAUSE, PREFIX, RESUME, REVOKE, bare, closed, drawing
+from slack_gate.slack.messenger import CONTENT, picture_of
+from slack_gate.slack.people import People
+from slack_gate.slack.permalinks import Permalinks
+from slack_gate.slack.remedies import remedy
+
+BURST = 10  # publications at once, then one each PACE_S: below a hundred a minute, which Slack allows
+PACE_S = 0.75
+TICK_S = 30.0  # between looks at what changes without a word: the link's health, the last use of a rule
+UNPLACED_S = 2.0  # the same while a card is on its way: then there is something to lead to
+AGAIN_S = 2.0  # after a publication that failed; doubled each time, up to
+MOST_S = 60.0
+STRANGERS = 1000  # people who looked and are no approvers; of more, the earliest are drawn again
+
+Body = dict[str, Any]
+Later = Callable[[Coroutine[Any, Any, None]], object]
+# What a connection that is reset, refused or answered in no JSON raises.
+_AWAY = (aiohttp.ClientError, OSError, TimeoutError, ValueError, TypeError, AttributeError)
+
+log = structlog.get_logger()
+
+
+class HomeTab:
+    """`later` runs a coroutine after the acknowledgement; it must survive the listener. `run` publishes."""
+
+    def __init__(
+        self,
+        client: AsyncWebClient,
+        controls: Controls,
+        gate: Decider,
+        people: People,
+        links: Permalinks,
+        later: Later,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._controls = controls
+        self._gate = gate
+        self._people = people
+        self._links = links
+        self._later = later
+        self._pace = _Pace(clock)
+        self._wanted: dict[str, bool] = {}  # who is to be drawn, in that order; True: even if nothing changed
+        self._drawn: dict[str, _Drawn] = {}
+        self._notes: dict[str, list[str]] = {}
+        self._strangers: dict[str, None] = {}
+        self._wake = asyncio.Event()
+        self._failures = 0
+        self._unplaced = False  # something waits whose card Slack has not taken yet
+
+    def listen(self, app: AsyncApp) -> None:
+        """Before any listener that takes every action."""
+        app.event("app_home_opened")(self._opened)
+        for choice in (Choice.APPROVE, Choice.DENY, Choice.ALWAYS):
+            app.action(PREFIX + choice.value)(self._chosen)
+        app.action(REVOKE)(self._revoked)
+        app.action(PAUSE)(self._pulled)
+        app.action(RESUME)(self._pulled)
+        app.action(OPEN)(_only_acknowledged)
+        app.action(re.compile(rf"^{re.escape(PREFIX)}"))(self._unknown)
+
+    # Publishing
+
+    def changed(self) -> None:
+        """Something may look different now, to whoever has a tab of ours on the screen."""
+        self._want(self._drawn)
+
+    async def run(self) -> None:
+        """Publishes until cancelled. At first every approver's tab: one of an earlier run may show old buttons."""
+        self._want(self._controls.approvers, force=True)
+        while True:
+            try:
+                async with asyncio.timeout(UNPLACED_S if self._unplaced else TICK_S):
+                    await self._wake.wait()
+            except TimeoutError:
+                self.changed()
+            self._wake.clear()
+            while self._wanted:
+                await asyncio.sleep(self._pace.wait())
+                user = next(iter(self._wanted))
+                force = self._wanted.pop(user)
+                if (pause := await self._publish(user, force)) is not None:
+                    self._wanted.setdefault(user, force)
+                    await asyncio.sleep(pause)
+
+    def _want(self, users: Iterable[str], *, force: bool = False) -> None:
+        for user in list(users):
+            self._wanted[user] = force or self._wanted.get(user, False)
+        if self._wanted:
+            self._wake.set()
+
+    def _want_first(self, user: str, *, force: bool) -> None:
+        self._wanted = {user: force or self._wanted.pop(user, False), **self._wanted}
+        self._wake.set()
+
+    async def _publish(self, user: str, force: bool) -> float | None:
+        """None when the tab shows how things stand, else the seconds after which to try again."""
+        try:
+            blocks = await self._blocks(user)
+        except GateError as error:
+            log.error("a Home tab cannot be drawn", error=str(error))
+            return AGAIN_S
+        except Exception:  # a fault of ours: the cards still ask
+            log.exception("a Home tab could not be drawn")
+            blocks = bare()
+        known = self._drawn.get(user)
+        if known is not None and known.blocks == blocks and not force:
+            return None
+        fault = await self._put(user, blocks, known.hash if known else None)
+        if fault is None:
+            self._notes.pop(user, None)
+            self._failures = 0
+            return None
+        return self._after(user, fault)
+
+    async def _blocks(self, user: str) -> list[Block]:
+        await self._links.look_up()
+        seen = await self._controls.overview(user)
+        self._unplaced = any(waiting.asked and not waiting.message for waiting in seen.waiting)
+        return drawing(
+            seen,
+            lambda request: picture_of(request).blocks,
+            lambda waiting: self._links.of(waiting.channel, waiting.message),
+            self._people.name,
+            self._notes.get(user, ()),
+        )
+
+    async def _put(self, user: str, blocks: list[Block], known_hash: str | None) -> _Fault | None:
+        view = {"type": "home", "private_metadata": user, "blocks": blocks}
+        try:
+            reply = await self._client.views_publish(user_id=user, view=view, hash=known_hash)
+            drawn = reply["view"]
+            self._drawn[user] = _Drawn(str(drawn["id"]), str(drawn["hash"]), blocks)
+            return None
+        except SlackApiError as error:
+            return _fault(error)
+        except (*_AWAY, KeyError) as error:
+            return _Fault(f"no answer from Slack ({type(error).__name__})", None)
+
+    def _after(self, user: str, fault: _Fault) -> float | None:
+        if fault.code == "hash_conflict":  # somebody else drew it meanwhile; what stands now is drawn over that
+            self._forget_hash(user)
+            return 0.0
+        self._failures += 1
+        if self._failures == 1:
+            fix = remedy(fault.code)
+            log.warning("a Home tab cannot be published", error=fault.code, **({"fix": fix} if fix else {}))
+        if fault.code in CONTENT:
+            self._later(self._draw_bare(user))
+            return None
+        if fault.retry_after is not None:
+            return min(fault.retry_after, MOST_S)
+        if fault.final:
+            self._drawn.pop(user, None)  # until it is opened again
+            return None
+        return min(AGAIN_S * 2.0 ** min(self._failures - 1, 10), MOST_S)
+
+    def _forget_hash(self, user: str) -> None:
+        if (known := self._drawn.get(user)) is not None:
+            self._drawn[user] = _Drawn(known.view, None, [])
+
+    async def _draw_bare(self, user: str) -> None:
+        await asyncio.sleep(self._pace.wait())
+        await self._put(user, bare(), None)
+
+    # Opening
+
+    async def _opened(self, event: Body, body: Body) -> None:
+        if event.get("tab") != "home":
+            return
+        user = str(event.get("user", ""))
+        if not self._controls.approves(user, str(body.get("team_id", ""))):
+            await self._show_closed(user, event)
+            return
+        view = event.get("view") or {}
+        known = self._drawn.get(user)
+        same = known is not None and known.hash is not None and known.hash == view.get("hash")
+        if not same and known is not None:
+            self._forget_hash(user)
+        self._want_first(user, force=not same)
+
+    async def _show_closed(self, user: str, event: Body) -> None:
+        """Once for each stranger: a tab keeps what was drawn."""
+        if not user or (user in self._strangers and event.get("view")):
+            return
+        self._strangers[user] = None
+        if len(self._strangers) > STRANGERS:
+            del self._strangers[next(iter(self._strangers))]
+        self._later(self._put_closed(user))
+
+    async def _put_closed(self, user: str) -> None:
+        await asyncio.sleep(self._pace.wait())
+        if (fault := await self._put(user, closed(), None)) is not None:
+            self._strangers.pop(user, None)
+            log.info("a stranger's Home tab could not be drawn", error=fault.code)
+        self._drawn.pop(user, None)  # it does not change
+
+    # Buttons
+
+    async def _chosen(self, ack: AsyncAck, body: Body) -> None:
+        user = body["user"]["id"]
+        try:
+            click = await self._gate.decide(self._decision(body))
+            told = "" if click.verdict is Verdict.DECIDED else sentence(click)
+        except GateError as error:
+            log.error("a click could not be recorded", error=str(error))
+            told = f"Nothing was approved: {error}"
+        self._answer(body, user, told)
+        await ack()
+
+    def _decision(self, body: Body) -> Decision:
+        """Only a button of the tab that was drawn for this person carries its digest on."""
+        action = body["actions"][0]
+        own = self._is_own(body)
+        request, digest = [*str(action.get("value") or "").split(" "), "", ""][:2]
+        user = body["user"]
+        return Decision(
+            request=request,
+            digest=digest if own else "",
+            choice=Choice(str(action["action_id"]).removeprefix(PREFIX)),
+            by=BY_SLACK,
+            user=user["id"],
+            name=self._people.name(user["id"]),
+            team=_team(body),
+            message=str((body.get("view") or {}).get("id", "")),
+            surface=ON_HOME if own else ON_CARD,
+        )
+
+    def _is_own(self, body: Body) -> bool:
+        container, view, user = body.get("container") or {}, body.get("view") or {}, body["user"]["id"]
+        home = container.get("type") == "view" and view.get("type") == "home"
+        same = bool(view.get("id")) and container.get("view_id", view.get("id")) == view.get("id")
+        known = self._drawn.get(user)
+        return home and same and view.get("private_metadata") == user and (known is None or known.view == view["id"])
+
+    async def _revoked(self, ack: AsyncAck, body: Body) -> None:
+        rule = str(body["actions"][0].get("value") or "")
+        await self._done(ack, body, lambda hand, team: self._controls.revoke(rule, hand, team))
+
+    async def _pulled(self, ack: AsyncAck, body: Body) -> None:
+        pull = Pull(str(body["actions"][0]["action_id"]).removeprefix(PREFIX))
+        await self._done(ack, body, lambda hand, team: self._pull(pull, hand, team))
+
+    async def _pull(self, pull: Pull, hand: Hand, team: str) -> str:
+        told = await self._controls.pull(pull, hand, team)
+        return "" if self._controls.approves(hand.user, team) else told  # the tab shows how it stands
+
+    async def _done(self, ack: AsyncAck, body: Body, act: Callable[[Hand, str], Coroutine[Any, Any, str]]) -> None:
+        user = body["user"]["id"]
+        if not self._is_own(body):
+            told = "This is not your Home tab as it was drawn. Nothing was changed; open it again."
+        else:
+            try:
+                told = await act(Hand(BY_SLACK, user, self._people.name(user)), _team(body))
+            except GateError as error:
+                told = f"Nothing was changed: {error}"
+        self._answer(body, user, told)
+        await ack()
+
+    async def _unknown(self, ack: AsyncAck, body: Body) -> None:
+        self._answer(body, body["user"]["id"], "This button is not known here any more. Nothing was changed.")
+        await ack()
+
+    def _answer(self, body: Body, user: str, told: str) -> None:
+        """The tab as it stands now, and a dialog that says why nothing changed."""
+        if self._controls.approves(user, _team(body)):
+            self._want_first(user, force=bool(told))
+        if told:
+            self._later(self._tell(body, user, told))
+
+    async def _tell(self, body: Body, user: str, told: str) -> None:
+        view = {"type": "modal", "title": plain("slack-gate"), "close": plain("Close"), "blocks": [section(told)]}
+        try:
+            await self._client.views_open(trigger_id=str(body.get("trigger_id", "")), view=view)
+        except (SlackApiError, *_AWAY) as error:
+            log.warning("an answer to a click came as a note on the Home tab", error=repr(error))
+            if self._controls.approves(user, _team(body)):
+                self._notes[user] = [told]
+                self._want_first(user, force=True)
+
+
+class _Drawn:
+    """What a person's tab shows; without a hash it is not known what it shows."""
+
+    def __init__(self, view: str, hash: str | None, blocks: list[Block]) -> None:
+        self.view = view
+        self.hash = hash
+        self.blocks = blocks
+
+
+class _Fault:
+    def __init__(self, code: str, retry_after: float | None, final: bool = False) -> None:
+        self.code = code
+        self.retry_after = retry_after
+        self.final = final
+
+
+class _Pace:
+    """BURST at once, then one each PACE_S."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._free_at = clock() - BURST * PACE_S
+
+    def wait(self) -> float:
+        """Seconds until the publication that is counted here may go out."""
+        now = self._clock()
+        self._free_at = max(self._free_at, now - BURST * PACE_S) + PACE_S
+        return max(self._free_at - now, 0.0)
+
+
+def _fault(error: SlackApiError) -> _Fault:
+    response = error.response
+    if not isinstance(response, AsyncSlackResponse) or not isinstance(response.data, dict):
+        return _Fault("an answer that is not Slack's", None)
+    code = str(response.get("error") or f"HTTP {response.status_code}")
+    if response.status_code == 429:
+        wait = str(response.headers.get("Retry-After", ""))
+        return _Fault("ratelimited", float(wait) if wait.replace(".", "", 1).isdecimal() else 1.0)
+    passing = response.status_code >= 500 or code in ("internal_error", "fatal_error", "service_unavailable")
+    return _Fault(code, None, final=not passing)
+
+
+def _team(body: Body) -> str:
+    return str((body.get("team") or {}).get("id") or body["user"].get("team_id", ""))
+
+
+async def _only_acknowledged(ack: AsyncAck) -> None:
+    """A button that is a link tells of the click too."""
+    await ack()
