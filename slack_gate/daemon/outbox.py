@@ -231,10 +231,7 @@ class Outbox:
         for message in filter(None, (card.message, *strays)):
             await self._redraw_one(card, channel, message)
         self._lanes.passed(REDRAWING, self._clock())
-        if again is None:
-            await self._cards.drawn(card.id, card.request.state, self._clock(), strays)
-        else:
-            await self._cards.later(card.id, again)
+        await self._cards.drawn(card.id, card.request.state, self._clock(), strays, again)
 
     def _look_again(self, request: Request, looked: bool) -> float | None:
         """When a message that is not on file may have arrived, or may be looked for; None: there is none any more."""

@@ -117,7 +117,8 @@ class Cards:
             if message not in row.strays.split():
                 strays = f"{row.strays} {message}".strip()
                 connection.execute(update(cards).where(cards.c.id == row.id).values(strays=strays))
-                ended = update(cards).where(cards.c.id == row.id, cards.c.drawn != State.PENDING.value)
+                state = select(requests.c.state).where(requests.c.id == request).scalar_subquery()
+                ended = update(cards).where(cards.c.id == row.id, state != State.PENDING.value)
                 connection.execute(ended.values(drawn="", due_at=0.0))
 
         await self._database.run(work)
@@ -133,18 +134,29 @@ class Cards:
 
         await self._database.run(work)
 
-    async def drawn(self, card: int, state: State, now: float = 0.0, strays: Collection[str] | None = None) -> None:
+    async def drawn(
+        self,
+        card: int,
+        state: State,
+        now: float = 0.0,
+        strays: Collection[str] | None = None,
+        again: float | None = None,
+    ) -> None:
         """The card's message and these strays (None: all) show this state, or are gone.
 
-        A stray that became known meanwhile is drawn next.
+        A stray that became known meanwhile is drawn next; `again`: when the channel is to be looked through once more.
         """
         this = cards.c.id == card
 
         def work(connection: Connection) -> None:
             known = connection.execute(select(cards.c.strays).where(this).with_for_update()).scalar() or ""
-            done = strays is None or {*known.split()} <= {*strays, UNKNOWN}
-            shown = {"drawn": state.value} if done else {}
-            connection.execute(update(cards).where(this).values(due_at=now, **shown, **_FRESH))
+            if strays is not None and not {*known.split()} <= {*strays, UNKNOWN}:
+                shown: dict[str, object] = {"due_at": now}
+            elif again is not None:
+                shown = {"due_at": again}
+            else:
+                shown = {"due_at": now, "drawn": state.value}
+            connection.execute(update(cards).where(this).values(**shown, **_FRESH))
 
         await self._database.run(work)
 
@@ -157,10 +169,6 @@ class Cards:
         """What became of our drawing could not be recorded: it is due again."""
         query = update(cards).where(cards.c.id == card, cards.c.due_at < GIVEN_UP).values(due_at=now)
         await self._database.run(lambda connection: connection.execute(query))
-
-    async def later(self, card: int, due_at: float) -> None:
-        """Drawn as far as anybody knows; to be looked through once more."""
-        await self._set(card, due_at=due_at, **_FRESH)
 
     async def hopeless(self, request: str) -> str | None:
         """The error of the last card given up, if no card of the request arrived or can still arrive; else None."""
