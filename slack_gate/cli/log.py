@@ -19,8 +19,9 @@ from slack_gate.errors import LogError, NotFound
 from slack_gate.store.log import verify as verify_chain
 from slack_gate.store.store import Store
 
-# A daemon may be writing: its newest line is in the database a moment before it is in the file. Seconds between looks.
-PAUSES_S = (0.2, 1.0, 0.0)
+# A daemon may be writing: its newest line is in the database a moment before it is in the file, longer where another
+# daemon of a fleet logged it. Seconds between looks.
+PAUSES_S = (0.2, 1.0, 5.0, 0.0)
 
 
 @click.group(invoke_without_command=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -74,7 +74,7 @@ class Request:
     decided_name: str = ""
     reason: str = ""
     via: str = ""  # how the log names what decided it: `human-slack`, `allowlist`, `timeout`
-    chain: str = ""  # the log that it stands in, among those of a fleet: its home's
+    chain: str = field(default="", compare=False)  # the log that it stands in, among those of a fleet: its home's
     form: str = ""  # what a denial of it is remembered by in its session
     lifted_at: float | None = None  # a denial taken back
     quorum: int = 1  # people who must approve

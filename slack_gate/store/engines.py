@@ -73,7 +73,12 @@ def connect_arguments(url: URL) -> dict[str, Any]:
 def _postgresql(url: URL) -> Engine:
     try:
         return create_engine(
-            url, connect_args=connect_arguments(url), poolclass=NullPool, hide_parameters=True, use_native_hstore=False
+            url,
+            connect_args=connect_arguments(url),
+            isolation_level="AUTOCOMMIT",  # `Database` begins what needs a transaction
+            poolclass=NullPool,
+            hide_parameters=True,
+            use_native_hstore=False,
         )
     except ModuleNotFoundError:
         raise StoreError("PostgreSQL's driver is not installed.", "Run `pip install 'slack-gate[postgres]'`.") from None

@@ -37,7 +37,7 @@ class Heartbeats:
     async def holder(self) -> tuple[str, float, float] | None:
         """Whose row it is now: instance, its last beat, and the database's time."""
         query = select(heartbeats.c.instance, heartbeats.c.beat_at, SERVERS_TIME).where(heartbeats.c.home == self._home)
-        row = await self._store.database.run(lambda connection: connection.execute(query).first())
+        row = await self._store.database.run(lambda connection: connection.execute(query).first(), reads=True)
         return None if row is None else (row[0], row[1], row[2])
 
     async def taken(self) -> float:
@@ -79,14 +79,16 @@ class Heartbeats:
             exists().where(runs.c.ended_at.is_(None), _not_alive(runs.c.home, dead)),
         )
         query = select(open_rows)
-        if not await self._store.database.run(lambda connection: connection.execute(query).scalar()):
+        if not await self._store.database.run(lambda connection: connection.execute(query).scalar(), reads=True):
             return []
         return await self._store.transact(work, now)
 
     async def waiting(self) -> set[str]:
         """Ids of this daemon's requests that still wait for a person."""
         query = select(requests.c.id).where(requests.c.home == self._home, requests.c.state == State.PENDING)
-        return set(await self._store.database.run(lambda connection: connection.execute(query).scalars().all()))
+        return set(
+            await self._store.database.run(lambda connection: connection.execute(query).scalars().all(), reads=True)
+        )
 
     async def unasked(self, surface: str, within: float, anyone: bool) -> list[tuple[str, str]]:
         """This daemon's waiting requests that no person can see: id, and the surface's error where there is one.
@@ -101,7 +103,7 @@ class Heartbeats:
         unseen = or_(~open_card, and_(late, ~posted)) if anyone else literal(True)
         error = select(func.max(cards.c.error)).where(shown).scalar_subquery()
         query: Any = select(requests.c.id, error).where(mine, exists().where(shown), unseen)
-        rows = await self._store.database.run(lambda connection: connection.execute(query).all())
+        rows = await self._store.database.run(lambda connection: connection.execute(query).all(), reads=True)
         return [(row[0], row[1]) for row in rows]
 
 

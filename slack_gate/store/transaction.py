@@ -56,19 +56,20 @@ class Transaction:
         """What deadlines are compared with: on a shared database its own clock, whichever daemon asks."""
         return SERVERS_TIME if self.database.shared else literal(self.now, Double)
 
-    def log(self, entry: Entry) -> None:
-        last = self.database.kept.get(_LAST) or self._last()
-        seq, previous = last
+    def log(self, entry: Entry, chain: str = "") -> None:
+        """Adds the line to a log: this home's, or the one of the daemon whose request it is about. That daemon writes
+        it to its file before it answers.
+        """
+        chain = chain or self.chain
+        own = chain == self.chain
+        seq, previous = (own and self.database.kept.get(_LAST)) or _last(self.connection, chain)
         line = chained(entry, seq + 1, previous, self.now)
-        values = {"chain": self.chain, "seq": line.seq, "line": line.text, "hash": line.hash}
-        # Another process of this home may have been first: then this number is taken, and the work begins anew.
+        values = {"chain": chain, "seq": line.seq, "line": line.text, "hash": line.hash}
+        # Another process may have been first: then this number is taken, and the work begins anew.
         self.connection.execute(_NEW_LINE, values)
-        self.database.kept[_LAST] = (line.seq, line.hash)
-        self.lines.append(line)
-
-    def _last(self) -> tuple[int, str]:
-        head = head_of(self.connection, self.chain)
-        return (head.seq, head.hash) if head else (0, FIRST)
+        if own:
+            self.database.kept[_LAST] = (line.seq, line.hash)
+            self.lines.append(line)
 
     def first(self) -> None:
         """Nobody else takes the next number before this transaction has. For the rare case that somebody did."""
@@ -84,11 +85,13 @@ class Transaction:
             for request in dict.fromkeys(self._changed):
                 self.connection.execute(_TELL, {"what": f"{request} {self.home}"})
 
-    def whole(self) -> None:
-        self.wants_all = True
-
     def one(self, table: Any, condition: ColumnElement[bool]) -> Row[*tuple[Any, ...]] | None:
         return self.connection.execute(select(table).where(condition)).first()
+
+
+def _last(connection: Connection, chain: str) -> tuple[int, str]:
+    head = head_of(connection, chain)
+    return (head.seq, head.hash) if head else (0, FIRST)
 
 
 def head_of(connection: Connection, chain: str) -> Row[int, str] | None:

@@ -195,8 +195,8 @@ async def test_a_migration_that_fails_leaves_nothing(place: Place) -> None:
         async with place.store():
             pass
     assert await run(place, sql("SELECT version_num FROM alembic_version")) == "0002"
-    with pytest.raises(StoreError, match="decider"):
-        await run(place, sql("SELECT decider FROM requests"))
+    with pytest.raises(StoreError, match="chain"):
+        await run(place, sql("SELECT chain FROM requests"))
     await run(place, sql("DROP TABLE heartbeats"))
     async with place.store():
         pass

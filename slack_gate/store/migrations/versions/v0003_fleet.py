@@ -1,4 +1,4 @@
-"""Several daemons on one database: heartbeats, a chain of log lines for each, who ended a request.
+"""Several daemons on one database: heartbeats, a chain of log lines for each.
 
 And the law of the tables in the database itself: a state moves only as the table of transitions says, what runs was
 approved, the log only grows.
@@ -29,7 +29,7 @@ LAWS = (
 
 
 def upgrade() -> None:
-    op.add_column("requests", sa.Column("decider", sa.Text, nullable=False, server_default=""))
+    op.add_column("requests", sa.Column("chain", sa.Text, nullable=False, server_default=""))
     op.add_column("log", sa.Column("chain", sa.Text, nullable=False, server_default=""))
     op.create_table(
         "heartbeats",
@@ -59,7 +59,7 @@ def downgrade() -> None:
             op.execute(f"DROP TRIGGER {name}")
     op.drop_table("heartbeats")
     op.drop_column("log", "chain")
-    op.drop_column("requests", "decider")
+    op.drop_column("requests", "chain")
 
 
 def _on_postgresql() -> bool:
