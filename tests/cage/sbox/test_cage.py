@@ -159,7 +159,11 @@ def conf(world: World) -> Iterator[Path]:
 
 LIMITS = {
     "file-size": ("head -c 200000 /dev/zero >big", 100000, "100000 bytes a file (rlimit)"),
-    "memory": ("/usr/bin/python3 -c 'bytearray(1 << 30)'", 1 << 29, "bytes of address space a process (rlimit)"),
+    "memory": (
+        "/usr/bin/python3 -c 'import mmap; mmap.mmap(-1, 1 << 30)'",
+        1 << 29,
+        "bytes of address space a process (rlimit)",
+    ),
     "cpu": ("while :; do :; done", 1, "1 seconds a process (rlimit)"),
 }
 

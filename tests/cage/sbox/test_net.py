@@ -107,6 +107,16 @@ class Net:
         return [bytes.fromhex(line) for line in done.stdout.split("\n")[:-1]]
 
 
+LONG = bool(os.environ.get("SLACK_GATE_LONG"))
+
+
+@pytest.fixture
+def once(world: World) -> None:
+    """For what the proxy alone decides, which is the same one for both builds and all users."""
+    if world.sbox.name != "script" and not LONG:
+        pytest.skip("shown with the script, and in the long run")
+
+
 @pytest.fixture
 def net(world: World) -> Iterator[Net]:
     gate = world.outside / "gate"
@@ -203,13 +213,13 @@ SOCKS_REFUSED = {
 
 
 @pytest.mark.parametrize("request_,code", SOCKS_REFUSED.values(), ids=SOCKS_REFUSED.keys())
-def test_socks_by_address_and_other_commands_are_refused(net: Net, request_: bytes, code: int) -> None:
+def test_socks_by_address_and_other_commands_are_refused(once: None, net: Net, request_: bytes, code: int) -> None:
     request_ = request_[:-2] + net.port.to_bytes(2, "big")
     (answer,) = net.say("web", request_ + b"|||" + GET)
     assert answer[:4] == bytes((5, 0, 5, code)) and net.listed.asked == []
 
 
-def test_socks_with_a_password_only_is_refused(net: Net) -> None:
+def test_socks_with_a_password_only_is_refused(once: None, net: Net) -> None:
     (answer,) = net.say("web", b"\x05\x01\x02")
     assert answer == b"\x05\xff"
 
@@ -233,14 +243,14 @@ BAD_REQUESTS = {
 }
 
 
-def test_requests_that_are_not_understood_are_refused(net: Net) -> None:
+def test_requests_that_are_not_understood_are_refused(once: None, net: Net) -> None:
     requests = [request.replace(b"{port}", str(net.port).encode()) for request in BAD_REQUESTS.values()]
     for name, answer in zip(BAD_REQUESTS, net.say("web", *(r for r in requests if len(r) < 50000)), strict=False):
         assert answer.startswith(b"HTTP/1.1 400 sbox: "), (name, answer)
     assert net.listed.asked == []
 
 
-def test_a_second_request_does_not_ride_on_the_first(net: Net) -> None:
+def test_a_second_request_does_not_ride_on_the_first(once: None, net: Net) -> None:
     """The first names a listed host; what follows on the same connection could name another host of the same server."""
     one = (
         f"GET http://localhost:{net.port}/one HTTP/1.1\r\nHost: other\r\nX-Kept: kept\r\nProxy-Authorization: x\r\n\r\n"
@@ -282,7 +292,7 @@ def with_hosts(net: Net, hosts: dict[str, str], name: str, *argv: str) -> subpro
     return net.world.bare(*place, "--net-allow", name, "--", *argv, env=env, timeout=60)
 
 
-def test_a_listed_name_that_leads_inward_is_refused(net: Net) -> None:
+def test_a_listed_name_that_leads_inward_is_refused(once: None, net: Net) -> None:
     net.list("inward " + " ".join(f"{name}:{{port}}" for name in LOOKED_UP) + "\n")
     ask = f"for h in {' '.join(LOOKED_UP)}; do curl -s --noproxy '' http://$h:{net.port}/; done"
     done = with_hosts(net, LOOKED_UP, "inward", "bash", "-c", ask)
@@ -291,7 +301,7 @@ def test_a_listed_name_that_leads_inward_is_refused(net: Net) -> None:
     assert net.listed.asked == []
 
 
-def test_a_private_address_that_is_listed_itself_is_reached(net: Net) -> None:
+def test_a_private_address_that_is_listed_itself_is_reached(once: None, net: Net) -> None:
     net.list("both intern.test:{port} 127.0.0.1:{port}\nport intern.test:{port} 127.0.0.1:{other}\n")
     ask = ["curl", "-s", "--noproxy", "", f"http://intern.test:{net.port}/"]
     hosts = {"intern.test": "127.0.0.1"}
@@ -358,7 +368,7 @@ public.kill(); peer.kill()
 """
 
 
-def test_a_name_server_that_changes_its_answer_opens_nothing(net: Net) -> None:
+def test_a_name_server_that_changes_its_answer_opens_nothing(once: None, net: Net) -> None:
     """A name server of our own in a network of our own: each connection goes to an address that was judged for it."""
     if net.world.uid != 0 or not shutil.which("ip") or not shutil.which("nsenter"):
         pytest.skip("only root can make such a network")
@@ -412,7 +422,7 @@ def test_work_with_a_grant(net: Net, code: str) -> None:
     assert done.returncode == 0, done
 
 
-def test_addresses_that_are_listed_as_addresses(net: Net) -> None:
+def test_addresses_that_are_listed_as_addresses(once: None, net: Net) -> None:
     done = net.run("literal", "curl", "-s", f"http://127.0.0.1:{net.port}/", f"http://localhost:{net.port}/")
     assert "HIT" in done.stdout and "localhost:" in done.stdout and "is not in the grant" in done.stdout, done
     assert "HIT" in net.run("six", "curl", "-s", f"http://[::1]:{net.six.server_address[1]}/").stdout
@@ -452,6 +462,12 @@ def test_the_environment_names_the_proxy_and_no_secret(net: Net) -> None:
     assert all(f"{name}=http://127.0.0.1:{PORT}\n" in shown for name in ("http_proxy", "HTTPS_PROXY", "all_proxy"))
     assert "LOOT" not in shown and "SLACK_GATE_HOME" not in shown and "LC_CTYPE" not in shown
     assert "LOOT" not in net.run("web", "bash", "-c", "cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n'").stdout
+
+
+def test_no_descriptor_of_the_grant_leads_in(net: Net) -> None:
+    shown = net.run("web", "bash", "-c", "ls -l /proc/self/fd").stdout
+    assert "socket:" not in shown and "pidfd" not in shown and "sbox_proxy" not in shown
+    assert len(shown.splitlines()) <= 5, shown  # a title, three streams, and the directory that ls reads
 
 
 def test_it_says_that_the_grant_stopped_it(net: Net) -> None:
@@ -517,7 +533,7 @@ BAD_LISTS = {
 
 
 @pytest.mark.parametrize("text,words", BAD_LISTS.values(), ids=BAD_LISTS.keys())
-def test_a_list_that_does_not_name_hosts_stops_the_cage(net: Net, text: str | None, words: str) -> None:
+def test_a_list_that_does_not_name_hosts_stops_the_cage(once: None, net: Net, text: str | None, words: str) -> None:
     if text is None:
         (net.gate / "net-allow.txt").unlink()
     else:
@@ -549,7 +565,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("where", PLACES)
-def test_a_list_that_others_can_write_stops_the_cage(net: Net, where: str) -> None:
+def test_a_list_that_others_can_write_stops_the_cage(once: None, net: Net, where: str) -> None:
     home = PLACES[where](net)
     real = net.world.projects / "real"
     good = f"web localhost:{net.port}\n"
