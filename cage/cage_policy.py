@@ -1203,7 +1203,7 @@ _GIT_PROGRAMS = frozenset(["GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_PAGER", "GI
 _MAX_DIRECTORIES = 20_000  # looked through for one line: about half a second
 _A_REPOSITORY = 10  # costs as much as so many directories
 _MAX_INDEX = 64 << 20
-_WRITTEN = frozenset("logs refs info rr-cache rebase-merge rebase-apply sequencer".split())
+_WRITTEN = frozenset("logs refs info worktrees rr-cache rebase-merge rebase-apply sequencer".split())
 
 
 class Repository:
@@ -1338,10 +1338,14 @@ def line_of(path: str) -> str:
 def _judge_repository(repository: Repository, own: Config, search: Search) -> None:
     """Raise Gated unless the repository, and every one below it that git could enter, runs nothing."""
     _judge_files(repository, search)
+    index = repository.gitdir + "/index"
+    if not search.quiet:
+        sha256 = ("extensions", "objectformat", "sha256") in repository.settings
+        _judge_index(index, 32 if sha256 else 20, search)
     if os.path.lexists(repository.top + "/.lfsconfig"):
         raise Gated("the repository holds settings for git-lfs")
     curious = any(section + "." + name in _INTO_SUBMODULES for section, name, _ in own)
-    if search.quiet and not curious and not _has_gitlinks(repository.gitdir + "/index", search):
+    if search.quiet and not curious and not _has_gitlinks(index, search):
         return
     inner = [_open_repository(top, current_place()) for top in _nested(repository.top, search)]
     for found in inner:
@@ -1417,6 +1421,8 @@ def _judge_gitdir(gitdir: str, needed: frozenset[str], search: Search) -> None:
         if os.path.lexists(gitdir + file):
             raise Gated("the repository borrows objects from another")
     if not search.quiet:  # git writes to these by name: a link leads the write elsewhere
+        if "MERGE_RR" in links and os.path.getsize(gitdir + "/MERGE_RR"):  # paths, which rerere reads and writes
+            raise Gated("the repository is in the middle of a merge: MERGE_RR")
         for name in _WRITTEN & links.keys():
             _walk(gitdir + "/" + name, search, links=False)
         if "objects" in links and any(_links(gitdir + "/objects").values()):
@@ -1454,14 +1460,43 @@ def _walk(top: str, search: Search, links: bool) -> list[str]:
     return found
 
 
-def _has_gitlinks(index: str, search: Search) -> bool:
-    """May the index name a submodule (mode 160000)? A false yes only costs a look through the tree."""
-    if not os.path.lexists(index):
-        return False
-    data = _bytes(index, _MAX_INDEX)
-    if data is None or data[:4] != b"DIRC":
+def _index(path: str, search: Search, cost: int) -> bytes:
+    """The index, an empty one where there is none; it counts as a directory for each 2**cost bytes."""
+    data = _bytes(path, _MAX_INDEX) if os.path.lexists(path) else b"DIRC\0\0\0\2\0\0\0\0"
+    if data is None or data[:7] != b"DIRC\0\0\0" or data[7:8] not in (b"\2", b"\3", b"\4"):
         raise Gated("the repository's index is odd")
-    search.spend(len(data) >> 16, index)
+    search.spend(len(data) >> cost, path)
+    return data
+
+
+def _judge_index(path: str, digest: int, search: Search) -> None:
+    """Raise Gated unless every path in the index lies in the working tree: git writes, reads and removes by them."""
+    data = _index(path, search, 10)
+    version, at, name, names = data[7], 12, b"", [b"x"]
+    try:
+        for _ in range(int.from_bytes(data[8:12], "big")):
+            begin = at + 42 + digest + (2 if data[at + 40 + digest] & 0x40 else 0)
+            kept = 0
+            if version == 4:  # as much of the name before as is not dropped; the number's digits have 7 bits
+                less = data[begin] & 0x7F
+                while data[begin] & 0x80:
+                    begin += 1
+                    less = (less + 1) << 7 | data[begin] & 0x7F
+                begin, kept = begin + 1, max(len(name) - less, 0)
+            end = data.index(b"\0", begin)
+            name = name[:kept] + data[begin:end]
+            at = end + 1 if version == 4 else at + (end - at + 8) // 8 * 8
+            names.append(name)
+    except (IndexError, ValueError):
+        raise Gated("the repository's index is odd") from None
+    together = b"/" + b"/\0/".join(names).lower() + b"/"
+    if any(part in together for part in (b"//", b"/./", b"/../", b"/.git/")):
+        raise Gated("the repository's index names what lies outside its working tree")
+
+
+def _has_gitlinks(path: str, search: Search) -> bool:
+    """May the index name a submodule (mode 160000)? A false yes only costs a look through the tree."""
+    data = _index(path, search, 16)
     if b"sdir" in data:  # a sparse index: a directory in it may hold one
         return True
     aligned = data[7:8] < b"\x04"  # before version 4 an entry starts at 12 + 8n and its mode lies 24 bytes on

@@ -5,6 +5,7 @@ Each plant is first shown to work: its trigger, run by plain git, must leave a m
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -996,3 +997,114 @@ def test_what_runs_in_the_cage_first_can_plant(house: House) -> None:
     assert house.bash("sbox make && git status") == "gated"
     assert house.bash("git status && sbox make") == "gated"
     assert house.bash("sbox make && sbox git status") == "green"
+
+
+# ---------------------------------------------------------------- the index: git works by the paths in it
+
+
+def sealed(body: bytes, sha256: bool = False) -> bytes:
+    return body + (hashlib.sha256(body) if sha256 else hashlib.sha1(body)).digest()
+
+
+def index_with(house: House, path: str, version: int = 2) -> bytes:
+    """A file whose path in the index is `path`, written over one of the same length; the others come before it."""
+    index = house.repo / ".git" / "index"
+    stand_in = "e" * len(path)
+    (house.repo / stand_in).write_text("evil\n")
+    git(house.repo, "update-index", "--index-version", str(version), "--add", stand_in)
+    (house.repo / stand_in).unlink()
+    raw = index.read_bytes()[:-20].replace(stand_in.encode(), path.encode())
+    index.write_bytes(sealed(raw))
+    return raw
+
+
+ODD_PATHS = [
+    "../../outside/x",
+    "d/../../../outside/x",
+    "/var/tmp/x",
+    ".git/hooks/pre-commit",
+    "d/.GIT/x",
+    "./x",
+    "d//x",
+    "d/..",
+]
+
+
+@pytest.mark.parametrize("version", [2, 4])
+@pytest.mark.parametrize("path", ODD_PATHS)
+def test_an_index_with_paths_outside_the_tree_is_asked(path: str, version: int, house: House) -> None:
+    assert house.bash("git checkout -- .") == house.bash("git add -A && git commit -m x") == "green"
+    index_with(house, path, version)
+    assert house.bash("git checkout -- .") == house.bash("git add -A && git commit -m x") == "gated"
+    assert house.why("git restore .").rule == "the repository's index names what lies outside its working tree"
+    assert house.bash("git rev-parse HEAD") == "green"
+
+
+def test_git_does_write_by_such_an_index(house: House) -> None:
+    index_with(house, "../../outside/x")
+    run("git checkout -- .", house.repo, house)
+    assert (house.outside / "x").read_text() == "evil\n", "then the test above guards nothing"
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+@pytest.mark.parametrize("form", ["sha1", "sha256"])
+def test_an_ordinary_index_of_any_form_is_green(version: int, form: str, house: House) -> None:
+    repo = house.projects / "new"
+    git(house.projects, "init", "-q", f"--object-format={form}", str(repo))
+    shutil.rmtree(repo / ".git" / "hooks", ignore_errors=True)
+    for number in range(40):
+        name = repo / ("d" * (number % 7 + 1)) / f"{'x' * number * 3}{number}.gitkeep"
+        name.parent.mkdir(exist_ok=True)
+        name.write_text("")
+    (repo / ".gitignore").write_text("")
+    git(repo, "update-index", "--index-version", str(version))
+    git(repo, "add", ".")
+    if version == 3:
+        (repo / "later").write_text("")
+        git(repo, "add", "-N", "later")  # needs the longer flags
+    git(repo, "update-index", "--force-write-index")
+    assert (repo / ".git" / "index").read_bytes()[7] == version
+    assert len(git(repo, "ls-files").splitlines()) == 41 + (version == 3)
+    assert house.why("git add -A", repo).rule == "git that runs nothing of the repository's choosing"
+
+
+def test_an_index_cut_short_or_of_another_kind_is_asked(house: House) -> None:
+    index = house.repo / ".git" / "index"
+    whole = index.read_bytes()
+    for data in (
+        whole[:40],
+        whole[:70],
+        whole[:12],
+        b"DIRC\0\0\0\5" + whole[8:],
+        b"DIRC",
+        b"",
+        b"DIRC\0\1\0\2" + whole[8:],
+    ):
+        index.write_bytes(data)
+        assert house.bash("git add -A") == "gated", data[:12]
+    index.unlink()
+    assert house.bash("git add -A") == "green"
+
+
+def test_paths_that_rerere_would_follow_are_asked(house: House) -> None:
+    """Resolutions are read from, and written to, the paths that MERGE_RR lists."""
+    git(house.repo, "config", "rerere.enabled", "true")
+    (house.outside / "secret").write_text("secret\n")
+    name = "0" * 40
+    (house.repo / ".git" / "rr-cache" / name).mkdir(parents=True)
+    (house.repo / ".git" / "rr-cache" / name / "preimage").write_text("x\n")
+    (house.repo / ".git" / "MERGE_RR").write_text("")
+    assert house.bash("git commit --allow-empty -m x") == "green"
+    (house.repo / ".git" / "MERGE_RR").write_text(f"{name}\t../../outside/secret\0")
+    assert house.bash("git commit --allow-empty -m x") == "gated"
+    assert house.bash("git status") == "green"
+    run("git commit --allow-empty -m x", house.repo, house)
+    assert (house.repo / ".git" / "rr-cache" / name / "postimage").read_text() == "secret\n"
+
+
+def test_a_linked_worktrees_own_files_are_no_links(house: House) -> None:
+    git(house.repo, "worktree", "add", "-q", str(house.projects / "linked"), "-b", "side")
+    assert house.bash("git branch new") == "green"
+    shutil.move(house.repo / ".git" / "worktrees" / "linked", house.outside / "linked")
+    (house.repo / ".git" / "worktrees" / "linked").symlink_to(house.outside / "linked")
+    assert house.bash("git branch new") == "gated"
