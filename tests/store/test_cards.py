@@ -1,0 +1,168 @@
+"""The outbox's rows, on both databases: one daemon draws a card, and no message that shows it is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from slack_gate.core.request import Choice, State
+from slack_gate.store.cards import GIVEN_UP, SETTLED_S, Card, Cards
+from slack_gate.store.store import Store
+from tests.store.place import HOME, NOW, REQUEST, Place, click, submitted
+
+
+def cards_of(store: Store) -> Cards:
+    return Cards(store.database, "slack", HOME)
+
+
+async def the_card(cards: Cards, now: float = NOW) -> Card:
+    [card] = await cards.due(now)
+    return card
+
+
+async def test_one_of_two_daemons_draws_a_card(place: Place) -> None:
+    async with place.store() as store:
+        await store.submitted(REQUEST, ["U0ANA"], "slack")
+        one, other = cards_of(store), cards_of(store)
+        card = await the_card(one)
+        won = await asyncio.gather(one.claim([card], NOW, NOW + 60), other.claim([card], NOW, NOW + 60))
+        assert sorted(map(len, won)) == [0, 1]
+        assert await other.due(NOW + 59) == []
+        assert (await the_card(other, NOW + 60)).unclear  # the first one may have posted before it died
+
+
+async def test_a_claimed_post_is_unclear_until_its_outcome_is_known(place: Place) -> None:
+    async with place.store() as store:
+        await store.submitted(REQUEST, ["U0ANA", "U0BOB"], "slack")
+        cards = cards_of(store)
+        ana, bob = await cards.due(NOW)
+        assert not ana.unclear
+        for _ in range(2):  # marked once
+            await cards.claim([ana, bob], NOW + 1, NOW + 1)
+        ana, bob = await cards.due(NOW + 1)
+        assert (ana.unclear, ana.strays) == (True, ())
+        await cards.failed(ana.id, "ratelimited", NOW + 2, [])
+        await cards.posted(bob.id, "D2", "2.1")
+        assert not (await the_card(cards, NOW + 2)).unclear
+        assert await cards.channel("U0BOB") == "D2" and await cards.channel("U0ANA") == ""
+
+
+async def test_a_restarted_daemon_draws_what_it_was_drawing(place: Place) -> None:
+    async with place.store() as store:
+        await store.submitted(REQUEST, ["U0ANA"], "slack")
+        other = replace(REQUEST, id="SG-2", key="toolu_2", home="elsewhere")
+        await store.submitted(other, ["U0ANA"], "slack")
+        cards = cards_of(store)
+        assert len(await cards.claim(await cards.due(NOW), NOW, NOW + 60)) == 2
+        assert await cards.due(NOW) == []
+        await cards.resumed(NOW)
+        assert (await the_card(cards)).request.id == "SG-1"
+        assert await cards.waiting() == ["SG-1"]
+
+
+async def test_posts_of_blocked_approvers_and_redraws_can_be_left_out(place: Place) -> None:
+    async with place.store() as store:
+        await submitted(store)
+        await store.decided(click(Choice.DENY), (), (), NOW + 1)
+        second = replace(REQUEST, id="SG-2", key="toolu_2", created_at=NOW + 1)
+        await store.submitted(second, ["U0ANA", "U0BOB"], "slack")
+        cards = cards_of(store)
+
+        async def due(**how: object) -> list[tuple[str, str]]:
+            return [(card.request.id, card.approver) for card in await cards.due(NOW + 2, **how)]  # type: ignore[arg-type]
+
+        assert await due() == [("SG-2", "U0ANA"), ("SG-2", "U0BOB"), ("SG-1", "U0ANA")]  # posts first
+        assert await due(blocked=["U0ANA"]) == [("SG-2", "U0BOB"), ("SG-1", "U0ANA")]
+        assert await due(redraws=False) == [("SG-2", "U0ANA"), ("SG-2", "U0BOB")]
+        assert await due(blocked=["U0ANA", "U0BOB"], redraws=False) == []
+        assert await due(limit=1) == [("SG-2", "U0ANA")]
+
+
+async def test_a_copy_that_is_seen_while_the_card_is_redrawn_is_redrawn_next(place: Place) -> None:
+    async with place.store() as store:
+        await submitted(store)
+        cards = cards_of(store)
+        await store.decided(click(), (), (), NOW + 1)
+        for again in (None, NOW + 600):
+            card = await the_card(cards, NOW + 2)
+            await cards.claim([card], NOW + 2, NOW + 60)
+            copy = "2.2" if again is None else "3.3"
+            await cards.seen("SG-1", "U0ANA", "D1", copy)
+            await cards.drawn(card.id, State.APPROVED, NOW + 2, card.strays, again)
+            assert copy in (await the_card(cards, NOW + 2)).strays
+        card = await the_card(cards, NOW + 2)
+        await cards.drawn(card.id, State.APPROVED, NOW + 2, card.strays)
+        assert await cards.due(NOW + 3) == [] and await cards.next_due(NOW + 3) is None
+
+
+async def test_a_copy_that_is_seen_after_the_end_is_redrawn(place: Place) -> None:
+    async with place.store() as store:
+        await submitted(store)
+        cards = cards_of(store)
+        await cards.seen("SG-1", "U0ANA", "D1", "1.1")  # the card itself
+        await cards.seen("SG-1", "U0ANA", "D1", "")
+        await cards.seen("SG-1", "U0ANA", "D9", "9.9")  # another channel
+        await cards.seen("SG-1", "U0EVE", "D1", "9.9")
+        await cards.seen("SG-9", "U0ANA", "D1", "9.9")
+        await store.decided(click(Choice.DENY), (), (), NOW + 1)
+        card = await the_card(cards, NOW + 1)
+        assert card.strays == ()
+        await cards.drawn(card.id, State.DENIED, NOW + 1, ())
+        assert await cards.due(NOW + 2) == []
+        for _ in range(2):
+            await cards.seen("SG-1", "U0ANA", "D1", "2.2")
+        assert (await the_card(cards, NOW + 2)).strays == ("2.2",)
+
+
+async def test_found_messages_are_kept_with_those_seen_meanwhile(place: Place) -> None:
+    async with place.store() as store:
+        await store.submitted(REQUEST, ["U0ANA"], "slack")
+        cards = cards_of(store)
+        card = await the_card(cards)
+        await cards.claim([card], NOW, NOW)
+        await cards.posted(card.id, "D1", "1.1", ["?"])
+        await cards.seen("SG-1", "U0ANA", "D1", "3.3")
+        await cards.found(card.id, "D1", ["2.2"], settled=False)
+        await store.decided(click(Choice.DENY), (), (), NOW + 1)
+        card = await the_card(cards, NOW + 1)
+        assert (sorted(card.strays), card.unclear) == (["2.2", "3.3"], True)
+        await cards.found(card.id, "D1", [], settled=True)
+        assert not (await the_card(cards, NOW + 1)).unclear
+
+
+async def test_a_post_given_up_is_looked_for_once_its_request_has_ended(place: Place) -> None:
+    async with place.store() as store:
+        await store.submitted(REQUEST, ["U0ANA"], "slack")
+        cards = cards_of(store)
+        card = await the_card(cards)
+        await cards.claim([card], NOW, NOW)
+        await cards.failed(card.id, "no answer", GIVEN_UP, ["?"])
+        assert await cards.due(NOW + 1) == [] and await cards.hopeless("SG-1") == "no answer"
+        await store.undeliverable("SG-1", "no answer.", NOW + 1)
+        assert await cards.next_due(NOW + 1) == 0
+        card = await the_card(cards, NOW + 1)
+        assert card.unclear and await cards.claim([card], NOW + 1, NOW + 60) == {card.id}
+
+
+async def test_what_was_approved_long_ago_costs_nothing(place: Place) -> None:
+    async with place.store() as store:
+        await submitted(store)
+        cards = cards_of(store)
+        await store.decided(click(), (), (), NOW + 1)
+        card = await the_card(cards, NOW + 1)
+        await cards.drawn(card.id, State.APPROVED, NOW + 1, ())
+        await store.claimed("SG-1", "run-1", "cage", NOW + 2)
+        assert (await the_card(cards, NOW + 2)).request.state is State.RUNNING
+        assert await cards.due(NOW + 2 + SETTLED_S) == []  # nothing begins so late
+        await cards.resumed(NOW + 500)
+        assert (await the_card(cards, NOW + 500)).request.state is State.RUNNING  # after a restart, all is compared
+
+
+async def test_a_drawing_that_cannot_be_recorded_is_due_again(place: Place) -> None:
+    async with place.store() as store:
+        await store.submitted(REQUEST, ["U0ANA"], "slack")
+        cards = cards_of(store)
+        card = await the_card(cards)
+        await cards.claim([card], NOW, NOW + 60)
+        await cards.released(card.id, NOW + 1)
+        assert (await the_card(cards, NOW + 1)).unclear
