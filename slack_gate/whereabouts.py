@@ -36,8 +36,12 @@ def agent_socket() -> Path:
     return hook_socket().with_name("agent.sock")
 
 
+def program() -> list[str]:
+    """The words that start this very program; the installed copy needs no site-packages."""
+    isolated = "-IS" if sys.flags.no_site else "-I"
+    return [sys.executable, isolated, str(Path(__file__).resolve().with_name("__main__.py"))]
+
+
 def launcher(socket: Path) -> list[str]:
-    """What an agent's shell runs to start this very program, for the daemon on `socket`, whatever its environment."""
-    isolated = "-IS" if sys.flags.no_site else "-I"  # the installed copy needs no site-packages
-    program = Path(__file__).resolve().with_name("__main__.py")
-    return ["/usr/bin/env", f"SLACK_GATE_SOCKET={socket}", sys.executable, isolated, str(program)]
+    """What an agent's shell runs to start it for the daemon on `socket`, whatever that shell's environment is."""
+    return ["/usr/bin/env", f"SLACK_GATE_SOCKET={socket}", *program()]

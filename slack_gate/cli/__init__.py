@@ -14,6 +14,7 @@ from slack_gate.errors import GateError
 COMMANDS = {
     "decide": "Approve or deny a request; asks for the approval page's password.",
     "demo": "Try it here: the daemon against a built-in Slack, with a page to click on. Needs no tokens.",
+    "doctor": "Check the whole installation, with the fix for each fault; exit 0 when healthy.",
     "explain": "What would become of a call, by which rule, and the way that needs no asking.",
     "hook": "One agent event from stdin to the daemon (an installed hook calls slack_gate/hook.py: faster).",
     "install": "Write the hook into an agent's settings, and what it trusts out of the agent's reach.",
