@@ -369,9 +369,9 @@ class Store:
         while True:
             missing = query.where(log.c.seq > self._written).limit(_BATCH)
             lines = self.database.transaction(lambda connection: connection.execute(missing).all(), True)  # noqa: B023
+            self._written = self.journal.append([Line(*line) for line in lines])  # also makes the file
             if not lines:
                 return
-            self._written = self.journal.append([Line(*line) for line in lines])
 
     def _refuse_another_database(self, last: str) -> None:
         """A new or restored database under an old file: its lines would be taken for written ones and be lost."""

@@ -112,7 +112,7 @@ async def test_opposite_clicks_on_two_daemons_decide_once(place: Place, tmp_path
         assert sum(end.verdict is Verdict.DECIDED for end in ends) == 40
         assert sum(end.verdict is Verdict.ENDED for end in ends) == 40
         await a.recorded()
-        assert not other.log.exists()
+        assert other.log.read_text() == ""
         with place.log.open("rb") as lines:
             assert verify(lines, await a.log_head()) is None
 
