@@ -59,6 +59,8 @@ FILE_TOOLS = {  # the field that names the file, and the fields that name no fil
 # Names that programs outside the cage execute or trust when they meet them, wherever in the zone they lie.
 GUARDED_NAMES = frozenset(
     """.git .claude .mcp.json .claude.json .vscode .idea .envrc .direnv .cursor .codex .gemini .opencode .windsurf .zed
+    .cline .clinerules .copilot .github/hooks .github/copilot .openclaw .hermes .kiro .roo .continue .qwen
+    .aider.conf.yml
     .devcontainer .devcontainer.json .husky .githooks .ssh .gnupg .netrc .exrc .nvimrc .vimrc .nvim.lua .gdbinit
     .lldbinit .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin
     .zlogout .kshrc .cshrc .tcshrc .login .logout .inputrc .xprofile .xsessionrc .xinitrc .pythonrc .pythonrc.py
@@ -676,7 +678,7 @@ def _guarded(real: str, root: str, place: Place) -> str:
         if parts[at : at + 2] == [".claude", "worktrees"] and at + 3 < len(parts):
             at += 3
             continue
-        if parts[at] in GUARDED_NAMES or parts[at].endswith(".git"):
+        if parts[at] in GUARDED_NAMES or parts[at].endswith(".git") or "/".join(parts[at : at + 2]) in GUARDED_NAMES:
             return parts[at]
         at += 1
     directory = os.path.dirname(real)
@@ -1256,6 +1258,8 @@ def judge_git(calls: list[Git], cwd: str | None) -> list[Repository]:
             repository = find_repository(directory, place)
             if moved and not moved == directory == repository.top:
                 raise Gated("the command before it can make another repository of this directory", "two calls")
+            if moved and call.has("-F", "--file"):
+                raise Gated("the command before it can bring another file of that name", "two calls")
             where = (repository.top, repository.gitdir)
             if where not in judged:
                 _judge_repository(repository, own, search)
@@ -1290,7 +1294,7 @@ def judge_git_words(call: Git, place: Place, here: str) -> None:
         raise Gated("it moves HEAD")
     if sub == "commit":
         for name, value in call.options:
-            if name in ("-F", "--file") and not _sendable(value, place, here):
+            if name in ("-F", "--file") and not _sendable(value, place, os.path.join(here, *call.directories)):
                 raise Gated("the message is not an ordinary file below ~/projects or /tmp")
 
 
@@ -1425,6 +1429,9 @@ def _judge_gitdir(gitdir: str, needed: frozenset[str], search: Search) -> None:
             raise Gated("the repository is in the middle of a merge: MERGE_RR")
         for name in _WRITTEN & links.keys():
             _walk(gitdir + "/" + name, search, links=False)
+        for name in ("info", "pack"):
+            if os.path.lexists(gitdir + "/objects/" + name):
+                _walk(gitdir + "/objects/" + name, search, links=False)
         if "objects" in links and any(_links(gitdir + "/objects").values()):
             raise Gated("the repository's .git/objects holds a link")
 

@@ -279,8 +279,9 @@ def main(argv: list[str]) -> int:
         made = plan(tuple(argv[end + 1 :]), os.getcwd())
         if [" ".join(remote) for remote in made.remotes] != agreed:
             raise policy.Gated("the address of the remote has changed since it was approved")
-        if policy.current_place().reached(WHERE):
-            raise policy.Gated(WHERE + " is where caged code can write")
+        for path in (sbox, git, WHERE):
+            if path[:1] != "/" or policy.current_place().reached(path):
+                raise policy.Gated(path + " is where caged code can write")
         with tempfile.TemporaryDirectory(prefix="net-git-", dir=WHERE) as private:
             return Run(sbox, git, made, private).whole()
     except (policy.Gated, OSError, ValueError) as problem:

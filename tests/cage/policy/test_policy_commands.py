@@ -273,6 +273,13 @@ def test_message_files(house: House) -> None:
     (house.repo / "link").symlink_to("/etc/passwd")
     assert house.bash("git commit -F message") == house.bash(f"git commit --file={house.repo}/message") == "green"
     assert house.bash("git commit -F link") == "gated"
+    (house.projects / "message").write_text("x")  # with -C git looks for the file there
+    (house.repo / "d" / "message").symlink_to("/etc/passwd")
+    assert house.bash("git -C app commit -F message", house.projects) == "green"
+    assert house.bash("git -C app/d commit -F message", house.projects) == "gated"
+    assert house.bash("git -C app -C d commit -F message", house.projects) == "gated"
+    assert house.bash("git add . && git commit -F message") == "green"
+    assert house.bash("git checkout other && git commit -F message") == "gated", "it may be a link in that commit"
 
 
 # ---------------------------------------------------------------- the helper and the networks

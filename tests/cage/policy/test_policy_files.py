@@ -22,7 +22,7 @@ GREEN = """~/projects/app/a.txt; ~/projects/app/new.py; ~/projects/app/deep/er/n
     ~/projects/app/.claude/worktrees/one/src/a.py; ~/projects/app/.claude/worktrees/one/a; ~/projects/app/git/config
     ~/projects/app/gitlab; ~/projects/./app//a.txt; ~/projects/app/Ünï ☕.md; ~/projects/app/HEAD
     ~/projects/app/objects/a; ~/.cache/../projects/app/a.txt; ~/projects/app/claude/settings.json
-    ~/projects/app/x.github"""
+    ~/projects/app/x.github; ~/projects/app/.github/hook; ~/projects/app/.github/x/hooks; ~/projects/app/hooks/x"""
 GATED = """~/x; ~/.bashrc; ~/.ssh/authorized_keys; ~/.claude/settings.json; ~/.config/x; ~/work/gh-issue/gh_issue.py
     /etc/passwd; /; /x; /tmp; /tmp/; ~/projects; ~/projects/; ~/projects/app; ~/projects/app/d/; ~/projects/../x
     ~/projects/app/../../x; /tmp/../etc/x; ~/.cacheX/x; ~/projectsX/x; /tmpx/y; ~/.cache; ~/projects/app/.git/config
@@ -39,6 +39,9 @@ GATED = """~/x; ~/.bashrc; ~/.ssh/authorized_keys; ~/.claude/settings.json; ~/.c
     ~/.cache/p10k-instant-prompt-dev.zsh; ~/.cache/pre-commit/x/y; ~/.cache/uv/archive/x.py
     ~/.cache/pip/wheels/x.whl; ~/.cache/huggingface/modules/x.py; ~/.cache/UV/x; ~/.cache/node-gyp/x
     ~/.cache/zsh/zcompdump; ~/.cache/.git/x; ~/.cache/uv; ~/.cache/python-x/y; ~/.cache/torch/hub/x.py
+    ~/projects/app/.github/hooks/x.json; ~/projects/app/.GitHub/Hooks/x; ~/projects/app/.github/copilot/settings.json
+    ~/projects/app/.github/hooks; ~/projects/app/.clinerules/hooks/PreToolUse; ~/projects/app/.cline/hooks/x.sh
+    ~/projects/app/.kiro/hooks/x; ~/projects/app/.aider.conf.yml; ~/projects/app/sub/.qwen/settings.json
     ~/.cache/pypoetry/virtualenvs/x; ~/projects/app/.exrc; ~/projects/app/.direnv/x; ~/projects/app/.zed/tasks.json"""
 
 

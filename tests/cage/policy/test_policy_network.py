@@ -380,6 +380,17 @@ def test_a_place_that_the_cage_can_write_is_refused(
     assert "where caged code can write" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("programs", [("/tmp/sbox", GIT), (SBOX, "/tmp/git"), ("sbox", GIT), (SBOX, "git")])
+def test_programs_that_the_cage_can_write_are_refused(
+    programs: tuple[str, str], house: House, remote: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever remembers the wrapper as a script must not have remembered everything."""
+    monkeypatch.chdir(house.repo)
+    (words,) = network_git.remotes(event(house, "git push"))
+    monkeypatch.setattr(net_git, "Run", None)
+    assert net_git.main([*programs, " ".join(words[2:-2]), "--", "git", "push"]) == net_git.REFUSED
+
+
 @pytest.mark.parametrize("way", ["config", "directory", "pipe", "second name"])
 def test_the_configuration_is_added_to_through_no_link(way: str, house: House) -> None:
     outside, gitdir = house.outside / "config", house.repo / ".git"

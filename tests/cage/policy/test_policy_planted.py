@@ -445,6 +445,11 @@ OUTSIDE = {  # links that lead a write of git's outside the zone
     "objects": lambda repo, out: (
         (repo / ".git" / "objects" / "pack").rmdir() or (repo / ".git" / "objects" / "pack").symlink_to(out)
     ),
+    "commit graph": lambda repo, out: (
+        (repo / ".git" / "objects" / "info").mkdir(exist_ok=True),
+        link(repo / ".git" / "objects" / "info" / "commit-graph", out / "file"),
+        git(repo, "config", "gc.auto", "1"),
+    ),
     "configuration": lambda repo, out: (
         shutil.move(repo / ".git" / "config", out / "config"),
         (repo / ".git" / "config").symlink_to(out / "config"),
