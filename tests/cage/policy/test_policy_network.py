@@ -151,7 +151,17 @@ def test_daily_work_is_the_same_by_the_wrapper(command: str, house: House, remot
     assert state(house, remote) == wanted
     if command == "git ls-remote origin":
         assert done.stdout == alone.stdout and "refs/heads/side" in done.stdout
-    assert list(ROOT.glob("net-git-*")) == []
+
+
+@pytest.mark.parametrize("command", ["git fetch", "git push origin nowhere"])
+def test_nothing_is_left_behind(command: str, house: House, remote: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = house.home.parent / "where"
+    where.mkdir()
+    monkeypatch.setattr(net_git, "WHERE", str(where))
+    monkeypatch.chdir(house.repo)
+    (words,) = network_git.remotes(event(house, command))
+    assert bool(net_git.main([SBOX, GIT, " ".join(words[2:-2]), "--", *command.split()])) == ("nowhere" in command)
+    assert list(where.iterdir()) == []
 
 
 def test_what_is_pruned_goes(house: House, remote: Path) -> None:
