@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, or_, select, tuple_, update
 
 from slack_gate.core.request import Request, State
 from slack_gate.store.database import Database
@@ -64,11 +64,14 @@ class Cards:
     async def claim(self, wanted: Sequence[Card], now: float, until: float) -> set[int]:
         """Ids of the cards that are now ours alone to draw until then; others may have been quicker.
 
-        A card about to be posted is unclear from here on: after a kill, nobody knows whether it arrived.
+        What another daemon drew since `wanted` was read does not count as due. A card about to be posted is unclear from
+        here on: after a kill, nobody knows whether it arrived.
         """
+        as_read = [(card.id, card.message, card.attempts) for card in wanted]
         query = (
             update(cards)
-            .where(cards.c.id.in_([card.id for card in wanted]), or_(cards.c.due_at <= now, cards.c.due_at >= GIVEN_UP))
+            .where(tuple_(cards.c.id, cards.c.message, cards.c.attempts).in_(as_read))
+            .where(or_(cards.c.due_at <= now, cards.c.due_at >= GIVEN_UP))
             .values(
                 due_at=until,
                 strays=case((cards.c.message == "", _with_unknown()), else_=cards.c.strays),

@@ -233,3 +233,19 @@ async def test_a_request_no_card_of_which_can_arrive_is_hopeless(place: Place) -
         await cards.failed(card.id, "messages_tab_disabled", GIVEN_UP)
         assert await cards.hopeless("SG-1") == "messages_tab_disabled"
         assert await cards.hopeless("SG-unknown") is None
+
+
+async def test_a_card_that_another_daemon_has_drawn_is_not_drawn_again(place: Place) -> None:
+    """Both have read that it is due; the slower one comes when it is due again, or for good."""
+    async with place.store() as store, place.store() as other:
+        mine, theirs = Cards(store.database, "slack"), Cards(other.database, "slack")
+        await store.submitted(REQUEST, ["U0ANA"], "slack")
+        [read], [read_too] = await mine.due(NOW), await theirs.due(NOW)
+        assert await mine.claim([read], NOW, NOW + 60) == {read.id}
+        assert await theirs.claim([read_too], NOW, NOW + 60) == set()
+        await mine.failed(read.id, "internal_error", NOW)
+        assert await theirs.claim([read_too], NOW, NOW + 60) == set()
+        [again], [again_too] = await mine.due(NOW), await theirs.due(NOW)
+        assert await mine.claim([again], NOW, NOW + 60) == {read.id}
+        await mine.posted(again.id, "D1", "1.1")
+        assert await theirs.claim([again_too], NOW, NOW + 60) == set()
