@@ -19,6 +19,7 @@ from slack_gate.local_slack.server import LocalSlack
 from slack_gate.slack import line, link, messenger
 from slack_gate.store import tables
 from tests.daemon.house import House, house, settings_for
+from tests.daemon.serving import serving
 
 POST = "chat.postMessage"
 UPDATE = "chat.update"
@@ -214,17 +215,87 @@ async def test_without_the_right_to_look_a_lost_post_is_repeated(
         first.kill()
 
 
-async def test_a_lost_post_of_a_request_that_ends_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("trouble", [{"http_status": 503}, {"error": "token_revoked"}, {"http_status": 429}])
+async def test_a_lost_post_of_a_request_that_ends_meanwhile(
+    tmp_path: Path, trouble: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(outbox, "POST_S", 1.5)
     async with house(tmp_path) as h:
         first, seen = await h.asked("git push origin first")
         h.slack.fail_next(POST, reset_after=True)
-        h.slack.fail_next(HISTORY, http_status=503, times=2)
+        h.slack.fail_next(HISTORY, times=2, **trouble)
         ended = await h.bash("git push origin main")
         assert "Nobody could be asked" in ended.reason
         [card] = [message for message in h.ana.messages if message is not seen]
         assert "Could not be asked" in (await card.wait_for_update(lambda m: not m.buttons, 15)).plain()
         first.kill()
+
+
+async def test_a_post_performed_after_its_request_has_ended_is_redrawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "POST_S", 1.5)
+    monkeypatch.setattr(outbox, "LATE_S", 3.0)
+    async with house(tmp_path) as h:
+        first, seen = await h.asked("git push origin first")
+        await h.slack.cause("chat.postMessage late 3")
+        assert "no answer in" in (await h.bash("git push origin main")).reason
+        assert h.ana.messages == [seen]
+        card = await h.card("git push origin main")
+        assert "Could not be asked" in (await card.wait_for_update(lambda m: not m.buttons)).plain()
+        first.kill()
+
+
+async def test_a_daemon_killed_while_it_posts_asks_with_one_card(tmp_path: Path) -> None:
+    async with LocalSlack() as slack:
+        ana = slack.add_user("U0ANA", name="Ana")
+        settings = settings_for(slack, tmp_path)
+        h = House(slack, ana, settings, None)  # type: ignore[arg-type]  # a process of its own, which can be killed
+        async with serving(settings) as daemon:
+            await h.asked("git push origin first")
+            await slack.cause("chat.postMessage late 0.5")
+            hook = await h.start(h.event(command="git push origin main"))
+            await slack.workspace.wait_for(lambda: len(slack.calls(POST)) == 2 or None, 10, lambda: "no post began")
+            daemon.kill()
+            await daemon.wait()
+        card = await h.card("git push origin main")
+        async with serving(settings):
+            await slack.workspace.wait_for(lambda: slack.calls(HISTORY) or None, 20, lambda: "nobody looked")
+            await ana.click(card, "Approve")
+            assert (await h.ended(hook)).decision == "allow"
+            await card.wait_for_update(lambda m: not m.buttons)
+            assert len(slack.calls(POST)) == 2
+        for each in h.hooks:
+            if each.returncode is None:
+                each.kill()
+                await each.wait()
+
+
+async def test_waiting_posts_share_one_look(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        first, _ = await h.asked("git push origin first")
+        h.slack.fail_next(POST, reset_after=True, times=4)
+        asked = await asyncio.gather(*(h.asked(f"git push origin b{number}x") for number in range(4)))
+        await h.slack.workspace.wait_for(lambda: h.slack.calls(HISTORY) or None, 10, lambda: "nobody looked")
+        for _, card in asked:
+            await known_on_file(h, card.ts)
+        assert len(h.slack.calls(POST)) == 5 and len(h.ana.messages) == 5
+        assert len(h.slack.calls(HISTORY)) <= 2
+        for hook in (first, *(hook for hook, _ in asked)):
+            hook.kill()
+
+
+async def test_redraws_wait_as_long_as_slack_says(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        asked = [await h.asked(f"git push origin b{number}x") for number in range(3)]
+        h.slack.fail_next(UPDATE, http_status=429, retry_after=2)
+        start = time.monotonic()
+        for hook, card in asked:
+            await h.ana.click(card, "Deny")
+            await h.ended(hook)
+        await buttons_gone(h, 3)
+        assert time.monotonic() - start >= 2
+        assert len(h.slack.calls(UPDATE)) <= 3 + 3  # those already under way; then one by one
 
 
 @pytest.mark.parametrize(
