@@ -616,7 +616,10 @@ def _is_listed(argv: tuple[str, ...], commands: list[tuple[str, ...]]) -> bool:
 
 def shown(argv: tuple[str, ...]) -> str:
     """The words as one line of shell text that reads back as the same words."""
-    return " ".join(w if w and not w.strip(_PLAIN[:-2]) else "'" + w.replace("'", "'\\''") + "'" for w in argv)
+    words = [w if w and not w.strip(_PLAIN[:-2]) else "'" + w.replace("'", "'\\''") + "'" for w in argv]
+    if words and words[0][0] in "-+":  # a text that begins so is not read
+        words[0] = "'" + words[0] + "'"
+    return " ".join(words)
 
 
 def directory_of(cwd: str | None) -> str:
