@@ -22,12 +22,14 @@ import ipaddress
 import os
 import pwd
 import re
+import resource
 import select
 import signal
 import socket
 import stat
 import sys
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
@@ -273,7 +275,7 @@ LEAVE_S = 2.0
 REQUEST = re.compile(rb"([A-Z]+) (\S+) HTTP/1\.[01]")
 PLAIN = re.compile(rb"http://([^/?#@\s]+)([/?][^#\s]*)?")
 FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)")
-HOP_BY_HOP = {b"connection", b"keep-alive", b"host", b"te", b"trailer", b"upgrade", b"proxy-connection"}
+HOP_BY_HOP = {b"connection", b"keep-alive", b"host", b"te", b"trailer", b"upgrade", b"expect"}
 
 
 class Client:
@@ -374,6 +376,8 @@ class Client:
         path = path if path.startswith(b"/") else b"/" + path
         kept = [b"%b: %b" % field for field in fields if _goes_on(field[0])]
         head = [b"%b %b HTTP/1.1" % (method, path), b"Host: " + plain[1], *kept, b"Connection: close", b"", b""]
+        if body and any(name == b"expect" for name, _ in fields):
+            self.connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
         self._one_request(there, b"\r\n".join(head), body)
 
     def _head(self) -> tuple[bytes, bytes, list[tuple[bytes, bytes]]]:
@@ -447,6 +451,7 @@ def _pump(source: socket.socket, target: socket.socket) -> None:
 
 
 MOST_AT_ONCE = 256
+FULL_S = 0.05
 
 
 def proxy(control: socket.socket, cage: int, granted: frozenset[Endpoint]) -> NoReturn:
@@ -457,6 +462,8 @@ def proxy(control: socket.socket, cage: int, granted: frozenset[Endpoint]) -> No
         os._exit(CANNOT)
     room.frombytes(ancillary[0][2][: room.itemsize])
     listener = socket.socket(fileno=room[1])
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     control.sendall(b"+")
     control.close()
     slots = threading.BoundedSemaphore(MOST_AT_ONCE)
@@ -469,7 +476,13 @@ def proxy(control: socket.socket, cage: int, granted: frozenset[Endpoint]) -> No
 
     def accept() -> None:
         while slots.acquire():
-            threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+            try:
+                connection = listener.accept()[0]
+            except OSError:  # no descriptor is free, until one of those served ends
+                slots.release()
+                time.sleep(FULL_S)
+                continue
+            threading.Thread(target=serve, args=(connection,), daemon=True).start()
 
     threading.Thread(target=accept, daemon=True).start()
     select.select([cage], [], [])

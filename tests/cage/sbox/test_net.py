@@ -401,7 +401,7 @@ WORK = {
     "fetch a page through a tunnel": "curl -sfp http://localhost:{port}/a | grep -q 'HIT GET /a'",
     "fetch a page by SOCKS5": "curl -sf --socks5-hostname 127.0.0.1:3128 http://localhost:{port}/a | grep -q HIT",
     "send a form": "curl -sf -d 'one=two' http://localhost:{port}/f | grep -q 'POST /f .* 7$'",
-    "send a large file": "head -c 5000000 /dev/zero >f && curl -sf -T f -X POST -H 'Expect:' http://localhost:{port}/f | grep -q ' 5000000$'",
+    "send a large file": "head -c 5000000 /dev/zero >f && curl -sf -T f -X POST -H 'Expect: 100-continue' http://localhost:{port}/f | grep -q ' 5000000$'",
     "fetch a large file": "[ $(curl -sf http://localhost:{port}/large | wc -c) = 8388608 ]",
     "fetch a large file through a tunnel": "[ $(curl -sfp http://localhost:{port}/large | wc -c) = 8388608 ]",
     "fetch by Python": "/usr/bin/python3 -c \"import urllib.request as u; assert b'HIT' in u.urlopen('http://localhost:{port}/').read()\"",
@@ -420,6 +420,14 @@ def test_work_with_a_grant(net: Net, code: str) -> None:
     net.world.give(place)
     done = net.run("web", "bash", "-euc", net.fill(code), cwd=place, input="typed\n", timeout=60)
     assert done.returncode == 0, done
+
+
+def test_many_connections_where_descriptors_are_few(net: Net) -> None:
+    ask = f"for i in {{1..60}}; do curl -sfp http://localhost:{net.port}/a & done | grep -c HIT"
+    code = f'ulimit -Sn 30; exec "$0" --net-allow web -- bash -c {shlex.quote(ask)}'
+    env = net.world.environment({"SLACK_GATE_HOME": str(net.gate)})
+    done = net.world.bare("bash", "-c", code, str(net.world.sbox), env=env, timeout=60)
+    assert done.stdout == "60\n", done
 
 
 def test_addresses_that_are_listed_as_addresses(once: None, net: Net) -> None:
