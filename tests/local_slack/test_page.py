@@ -1,4 +1,4 @@
-"""The page in a real Chromium, on a phone and on a desk. Screenshots go to `test-artifacts/`."""
+"""The page in a real Chromium, on a phone and on a desk."""
 
 from __future__ import annotations
 
@@ -9,48 +9,32 @@ from typing import Any
 
 import aiohttp
 import pytest
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, Page, expect
 from slack_sdk.web.async_client import AsyncWebClient
 
 from slack_gate.local_slack import LocalSlack
 from tests.local_slack.apps import app_of, card, connected
+from tests.local_slack.screens import CHROMIUM, DESK, chromium
+from tests.local_slack.screens import opened as open_page
+from tests.local_slack.screens import shot as screenshot
 
-ARTIFACTS = Path(__file__).parents[2] / "test-artifacts"
-CHROMIUM = "/usr/bin/chromium"
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-SCREENS = {"phone": {"width": 390, "height": 844}, "desk": {"width": 1280, "height": 800}}
+SCREENS = {"phone": {"width": 390, "height": 844}, "desk": DESK}
 
 pytestmark = pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="needs /usr/bin/chromium")
 
 
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+    async with chromium() as browser:
         yield browser
-        await browser.close()
 
 
 async def opened(browser: Browser, slack: LocalSlack, screen: str, problems: list[str], query: str = "") -> Page:
-    page = await browser.new_page(viewport=SCREENS[screen])  # type: ignore[arg-type]
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
-    page.on("request", lambda request: problems.append(request.url) if slack.api_url[:-4] not in request.url else None)
-    await page.goto(slack.page_url + query)
-    return page
+    return await open_page(browser, slack, problems, query, SCREENS[screen])
 
 
 async def shot(page: Page, name: str) -> None:
-    ARTIFACTS.mkdir(exist_ok=True)
-    await page.screenshot(path=ARTIFACTS / f"local-slack-{name}.png")
+    await screenshot(page, f"local-slack-{name}")
 
 
 def showcase() -> list[dict[str, Any]]:

@@ -16,8 +16,7 @@ export function badge() {
 
 export function showMessages(list, screen) {
   const { messages } = screen.state;
-  const atEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 80;
-  const before = list.querySelectorAll("article").length;
+  keepAtEnd(list);
   const nodes = [];
   let day = "";
   for (const message of messages.filter(({ thread }) => !thread)) {
@@ -29,7 +28,17 @@ export function showMessages(list, screen) {
   for (const name of drawn.keys()) if (!shown.has(name.split(" ")[1])) drawn.delete(name);
   const empty = make("p", { className: "empty" }, "Nothing has been asked yet.");
   sync(list, nodes.length ? nodes : [empty]);
-  if (atEnd || before === 0) list.scrollTop = list.scrollHeight;
+  if (list.keptAtEnd) list.scrollTop = list.scrollHeight;
+}
+
+// Whoever reads the newest goes on seeing it, also when the list gets smaller; whoever scrolled up is left there.
+export function keepAtEnd(list) {
+  if (list.keptAtEnd !== undefined) return;
+  list.keptAtEnd = true;
+  list.addEventListener("scroll", () => {
+    list.keptAtEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 80;
+  });
+  new ResizeObserver(() => list.keptAtEnd && (list.scrollTop = list.scrollHeight)).observe(list);
 }
 
 function dayOf({ ts }) {
@@ -101,5 +110,5 @@ function tools(where, message, { act, thread }) {
   menu.addEventListener("toggle", (event) => event.newState === "open" && place(menu, opener));
   const reply = where === "dm" && make("button", { type: "button", "aria-label": "Reply in thread",
     onclick: () => thread(message.thread ?? message.ts) }, "↪");
-  return make("div", { className: "tools" }, opener, menu, reply);
+  return [make("div", { className: "tools" }, opener, reply), menu]; // apart: the menu stays when the tools hide
 }

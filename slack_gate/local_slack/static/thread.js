@@ -1,6 +1,6 @@
 // The thread at the side (over everything on a phone): its first message, the replies, a field to write in.
 import { make } from "./dom.js";
-import { messageNode, sync } from "./messages.js";
+import { keepAtEnd, messageNode, sync } from "./messages.js";
 
 let open = null; // ts of the first message
 let writing = null; // { ts, node } of the field, kept while the thread stays open
@@ -37,10 +37,10 @@ export function showThread(panel, screen, field) {
     );
   }
   const { list } = writing;
-  const atEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 80;
+  keepAtEnd(list);
   const count = replies.length
     ? [make("div", { className: "day" }, make("span", {}, `${replies.length} ${replies.length === 1 ? "reply" : "replies"}`))]
     : [];
   sync(list, [messageNode("thread", root, screen), ...count, ...replies.map((one) => messageNode("thread", one, screen))]);
-  if (atEnd) list.scrollTop = list.scrollHeight;
+  if (list.keptAtEnd) list.scrollTop = list.scrollHeight;
 }
