@@ -64,6 +64,11 @@ def plan(argv: tuple[str, ...], cwd: str) -> Plan:
     branch = _branch(repository)
     names = _names(call, repository, branch, own)
     # named even where the agent named none: so it is this one whatever else is configured by then
+    for url in (url for name in names for url in repository.remotes[name]):
+        scheme, _, rest = url.rpartition("://")
+        user = rest.partition("/")[0].rpartition("@")[0]
+        if user and (":" in user or scheme in ("http", "https")):  # it would be shown, and kept
+            raise policy.Gated("the address of the remote holds a password or token; use a credential helper")
     words = list(call.words) if call.plain or call.has("--all") else [*call.words, *names]
     inside: list[str] = []
     if call.sub == "pull":

@@ -22,12 +22,14 @@ def remotes(event: ToolEvent) -> tuple[tuple[str, ...], ...]:
 
     Empty for any other call, and for one that the wrapper cannot do whole.
     """
-    if not _is_green(event):
-        return ()
     try:
-        plans = [net_git.plan(argv, event.cwd) for argv in _network(event)]
+        return _remotes(event) if _is_green(event) else ()
     except (policy.Gated, OSError, ValueError):
         return ()
+
+
+def _remotes(event: ToolEvent) -> tuple[tuple[str, ...], ...]:
+    plans = [net_git.plan(argv, event.cwd) for argv in _network(event)]
     words = [
         ("git", "remote", *remote, "of", os.path.dirname(made.repository.common))
         for made in plans
@@ -43,9 +45,10 @@ def uses_network(event: ToolEvent) -> bool:
 
 def why(event: ToolEvent, known: Iterable[tuple[str, ...]]) -> str:
     """Why it is asked, for the card, given the keys that are remembered: the new address, and the old one if any."""
-    asked = remotes(event)
-    if not asked:
-        return "this use of a remote cannot be remembered"
+    try:
+        asked = _remotes(event)
+    except (policy.Gated, OSError, ValueError) as problem:
+        return f"this use of a remote is asked each time: {problem}"
     known = set(known)
     parts = []
     for words in asked:

@@ -257,7 +257,26 @@ def test_a_changed_address_shows_both(house: House, remote: Path) -> None:
     )
     (second,) = network_git.remotes(event(house, "git push"))
     assert network_git.why(event(house, "git push"), [second]) == "the remote is known"
-    assert network_git.why(event(house, "git pull --all"), []) == "this use of a remote cannot be remembered"
+    told = network_git.why(event(house, "git pull --all"), [])
+    assert told == "this use of a remote is asked each time: this form of pull cannot be done in two steps"
+
+
+@pytest.mark.parametrize(
+    ("url", "kept"),
+    [
+        ("https://dev:secret@example.com/x.git", False),
+        ("https://ghp_token@example.com/x.git", False),
+        ("ssh://git:secret@example.com/x.git", False),
+        ("ssh://git@example.com/x.git", True),
+        ("git@example.com:acme/x.git", True),
+        ("https://example.com/@acme/x.git", True),
+    ],
+)
+def test_an_address_with_a_secret_is_neither_kept_nor_shown(url: str, kept: bool, house: House, remote: Path) -> None:
+    git(house.repo, "config", "remote.origin.url", url)
+    assert house.bash("git push") == "green"
+    assert bool(network_git.remotes(event(house, "git push"))) == kept
+    assert (url in network_git.why(event(house, "git push"), [])) == kept
 
 
 def test_which_calls_use_the_network(house: House, remote: Path) -> None:
