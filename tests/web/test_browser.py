@@ -14,7 +14,7 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 from slack_gate.core.event import ToolEvent
 from slack_gate.core.request import State
 from slack_gate.daemon.gate import Caller
-from tests.local_slack.test_page import ARGUMENTS, ARTIFACTS, CHROMIUM
+from tests.local_slack.screens import ARGUMENTS, ARTIFACTS, CHROMIUM
 from tests.web.conftest import Doors
 
 SCREENS: dict[str, Any] = {"phone": {"width": 360, "height": 740}, "desk": {"width": 1280, "height": 800}}
