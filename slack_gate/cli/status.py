@@ -17,6 +17,7 @@ from slack_gate.core.display import one_line
 
 TIMEOUT_S = 5.0
 MAX_REPLY = 65536
+MAX_FAULT = 600  # characters
 HEADER = b"slack-gate/1 status 0 " + b"0" * 32 + b" 5 -\n"
 
 
@@ -33,11 +34,33 @@ def status(as_json: bool) -> None:
         found = _unhealthy(f"what answers on {path} is no daemon of ours ({error})")
     if as_json:
         click.echo(json.dumps(found))
-    elif found["healthy"] is True:
-        click.echo(f"Healthy: Slack was heard {found['lastInboundSeconds']} s ago, hooks are answered on {path}.")
     else:
-        click.echo(f"Not healthy: {one_line(str(found['fault']), 400)}.")
+        click.echo("\n".join(_lines(found, path)))
     sys.exit(0 if found["healthy"] is True else 1)
+
+
+def _lines(found: dict[str, object], path: Path) -> list[str]:
+    """For a person: how it is, then what else to know, each in a line."""
+    heard = found["lastInboundSeconds"]
+    if found["healthy"] is True:
+        slack = "Slack is not used" if heard is None else f"Slack was heard {heard} s ago{_by(found.get('lines'))}"
+        first = f"Healthy: {slack}, hooks are answered on {path}."
+    else:
+        age = "" if heard is None else f" (Slack was last heard {heard} s ago)"
+        first = f"Not healthy: {one_line(str(found['fault']), MAX_FAULT)}{age}."
+    lines = [first]
+    notes = found.get("notes")
+    lines += [f"Note: {one_line(str(note), MAX_FAULT)}." for note in notes] if isinstance(notes, list) else []
+    others = found.get("otherConnections")
+    if isinstance(others, int) and others > 0:
+        lines.append(
+            f"Note: Slack counts {others} other connections of this app; they may be given clicks meant for us."
+        )
+    return lines
+
+
+def _by(lines: object) -> str:
+    return f" on {lines} {'line' if lines == 1 else 'lines'}" if isinstance(lines, int) else ""
 
 
 def _unhealthy(fault: str) -> dict[str, object]:

@@ -61,12 +61,37 @@ def test_as_json(home: Home) -> None:
         assert json.loads(home.run("status", "--json").out) == json.loads(HEALTHY)
 
 
+def test_lines_and_notes(home: Home) -> None:
+    told = {"lines": 1, "notes": [f"Slack ended it: too_many_websockets. Stop others{HOSTILE}"], "otherConnections": 3}
+    with listening(home, framed(json.dumps({**json.loads(HEALTHY), **told}).encode())):
+        ended = home.run("status")
+    assert ended.code == 0
+    healthy, note, others = ended.out.splitlines()
+    assert healthy.startswith("Healthy: Slack was heard 1.5 s ago on 1 line, hooks")
+    assert note.startswith("Note: Slack ended it: too_many_websockets. Stop others")
+    assert others.startswith("Note: Slack counts 3 other connections")
+    assert raw(ended.out) == []
+
+
+def test_without_slack(home: Home) -> None:
+    with listening(home, framed(b'{"healthy": true, "lastInboundSeconds": null, "fault": null}')):
+        assert home.run("status").out.startswith("Healthy: Slack is not used, hooks are answered")
+
+
+@pytest.mark.parametrize("odd", [{"notes": 5}, {"lines": "two"}, {"otherConnections": "many"}, {"notes": [None]}])
+def test_odd_details_do_no_harm(home: Home, odd: dict[str, object]) -> None:
+    with listening(home, framed(json.dumps({**json.loads(HEALTHY), **odd}).encode())):
+        ended = home.run("status")
+    assert (ended.code, ended.out.startswith("Healthy: ")) == (0, True)
+
+
 def test_slack_is_not_heard(home: Home) -> None:
     fault = {"healthy": False, "lastInboundSeconds": 171.2, "fault": f"Slack was silent for 171 s{HOSTILE}"}
     with listening(home, framed(json.dumps(fault).encode())):
         ended = home.run("status")
     assert ended.code == 1
     assert ended.out.startswith("Not healthy: Slack was silent for 171 s")
+    assert "(Slack was last heard 171.2 s ago)" in ended.out
     assert raw(ended.out) == []
 
 
