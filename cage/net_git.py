@@ -57,10 +57,13 @@ def plan(argv: tuple[str, ...], cwd: str) -> Plan:
     (repository,) = policy.judge_git([call], cwd)
     if os.path.lexists(repository.common + "/shallow") or call.has("--depth", "--deepen", "--unshallow"):
         raise policy.Gated("it is a shallow repository")
+    place = policy.current_place()
+    if not all(is_in_cage(path, place) for path in (repository.top, repository.gitdir, repository.common)):
+        raise policy.Gated("the cage does not write to this repository, but to a layer over it")
     odd = [value for _, _, value in repository.settings if '"' in value or "\\" in value]
     if odd or not repository.common.isprintable():
         raise policy.Gated("the repository's configuration or path is written in an unusual way")
-    own = policy.own_config(policy.current_place())
+    own = policy.own_config(place)
     branch = _branch(repository)
     names = _names(call, repository, branch, own)
     # named even where the agent named none: so it is this one whatever else is configured by then
@@ -81,6 +84,13 @@ def plan(argv: tuple[str, ...], cwd: str) -> Plan:
         inside,
         upstream,
     )
+
+
+def is_in_cage(path: str, place: policy.Place) -> bool:
+    """Is this resolved path the same directory in the cage? ~/.cache has a layer there, and the home is covered."""
+    if place.projects and policy.below(path, place.projects):
+        return True
+    return bool(place.tmp) and policy.below(path, place.tmp) and not policy.below(path, place.real_home)
 
 
 def _branch(repository: policy.Repository) -> str:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 
 from cage import cage_policy as policy
-from cage.net_git import is_branch
+from cage.net_git import is_branch, is_in_cage
 from slack_gate.core.event import ToolEvent
 from slack_gate.core.respell import respelled
 
@@ -68,7 +68,7 @@ def in_cage(directory: str) -> bool:
     """Is this existing absolute directory the same one in the cage, and writable there?"""
     try:
         real = os.path.realpath(directory)
-        return directory[:1] == "/" and os.path.isdir(real) and _is_in_cage(real, policy.current_place())
+        return directory[:1] == "/" and os.path.isdir(real) and is_in_cage(real, policy.current_place())
     except (policy.Gated, OSError, ValueError):
         return False
 
@@ -88,9 +88,7 @@ def _works_caged(call: policy.Git, own: policy.Config, place: policy.Place, here
         return False
     repository = policy.find_repository(directory, place)
     top, common = repository.top, repository.common
-    if not all(
-        _is_in_cage(path, place) for path in (os.path.realpath(here), directory, top, repository.gitdir, common)
-    ):
+    if not all(is_in_cage(path, place) for path in (os.path.realpath(here), directory, top, repository.gitdir, common)):
         return False
     local = policy.local_config(repository)
     settings = own + local
@@ -106,17 +104,10 @@ def _works_caged(call: policy.Git, own: policy.Config, place: policy.Place, here
     return not (policy.signs(call, settings) or _writes_config(call, repository, settings))
 
 
-def _is_in_cage(path: str, place: policy.Place) -> bool:
-    """Is this resolved path the same directory in the cage? ~/.cache has a layer there, and the home is covered."""
-    if place.projects and policy.below(path, place.projects):
-        return True
-    return bool(place.tmp) and policy.below(path, place.tmp) and not policy.below(path, place.real_home)
-
-
 def _is_hidden(path: str, place: policy.Place) -> bool:
     """Does this path lead to a hidden entry of the home that the cage does not show?"""
     real = os.path.realpath(path)
-    if not policy.below(real, place.real_home) or _is_in_cage(real, place) or "/." not in real[len(place.real_home) :]:
+    if not policy.below(real, place.real_home) or is_in_cage(real, place) or "/." not in real[len(place.real_home) :]:
         return False
     shown_files = (place.home + "/.gitconfig", place.home + "/.config/git")
     return not any(policy.below(real, os.path.realpath(file)) for file in shown_files)

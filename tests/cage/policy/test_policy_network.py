@@ -223,6 +223,13 @@ def test_what_the_repository_makes_unclear_is_asked(
     assert network_git.wrapped(event(house, command), PROGRAMS) is None
 
 
+def test_a_repository_under_a_layer_is_asked(house: House, remote: Path) -> None:
+    """What git in the cage writes to ~/.cache stays in the cage."""
+    shutil.copytree(house.repo, house.cache / "app")
+    assert house.bash("git fetch", house.cache / "app") == "green"
+    assert network_git.remotes(event(house, "git fetch", house.cache / "app")) == ()
+
+
 def test_the_remote_that_git_would_take(house: House, remote: Path) -> None:
     git(house.repo, "config", "remote.fork.url", "https://example.com/fork.git")
     git(house.repo, "config", "remote.fork.pushurl", "ssh://git@example.com/fork.git")
