@@ -73,6 +73,7 @@ def pending(request: Request, token: str, keys: Sequence[Key]) -> Pending:
         headline(request),
         [*texts, *_change(request)],
         [
+            *_votes(request),
             *measure(request, literal),
             place(request),
             f"Asked because {one_line(mask(request.why), 400)}",
@@ -81,6 +82,13 @@ def pending(request: Request, token: str, keys: Sequence[Key]) -> Pending:
         always(keys, runs_caged(request.event)),
         moment(request.expires_at),
     )
+
+
+def _votes(request: Request) -> list[str]:
+    if request.quorum <= 1:
+        return []
+    names = ", ".join(one_line(name or user, 40) for user, name in request.votes)
+    return [f"Approvals: {len(request.votes)} of {request.quorum}{f' ({names})' if names else ''}"]
 
 
 def _change(request: Request) -> Iterator[Text]:

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
+from playwright.async_api import Browser, BrowserContext, Page, expect
+from sqlalchemy import update
 
 from slack_gate.core.event import ToolEvent
 from slack_gate.core.request import State
 from slack_gate.daemon.gate import Caller
-from tests.local_slack.screens import ARGUMENTS, ARTIFACTS, CHROMIUM
+from slack_gate.store.tables import requests
+from tests.local_slack.screens import ARTIFACTS, CHROMIUM, chromium
 from tests.web.conftest import Doors
 
 SCREENS: dict[str, Any] = {"phone": {"width": 360, "height": 740}, "desk": {"width": 1280, "height": 800}}
@@ -26,10 +28,8 @@ pytestmark = pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="needs /usr/
 
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+    async with chromium() as browser:
         yield browser
-        await browser.close()
 
 
 class Visit:
@@ -148,6 +148,24 @@ async def test_updates_take_neither_focus_nor_words(browser: Browser, doors: Doo
     await expect(page.locator(f"[id='{first.id}'] button").first).to_be_disabled()
     await page.locator(f"[id='{third.id}'] textarea").focus()
     await expect(page.locator(f"[id='{first.id}']")).to_have_count(0)
+    assert seen.problems == []
+
+
+async def test_a_card_that_stays_is_told_what_is_new(browser: Browser, doors: Doors) -> None:
+    """One approval of two: the card waits on, says so, and keeps what is typed there."""
+    _, request = await doors.asking(command="make all")
+    store = doors.daemon.store
+    await store.database.run(lambda c: c.execute(update(requests).values(quorum=2)))
+    seen = await visit(browser, doors)
+    page = seen.page
+    await expect(page.locator(".facts")).to_contain_text("Approvals: 0 of 2")
+    await page.locator("textarea").fill("looks right")
+    await page.get_by_role("button", name="Approve", exact=True).click()
+    await expect(page.locator(".facts")).to_contain_text("Approvals: 1 of 2 (a person on the page)")
+    await expect(page.locator("textarea")).to_have_value("looks right")
+    await expect(page.get_by_role("button", name="Approve", exact=True)).to_be_focused()
+    row = await store.request(request.id)
+    assert row is not None and row.state is State.PENDING
     assert seen.problems == []
 
 

@@ -18,8 +18,10 @@ function take(html) {
   for (const card of Array.from(list.children)) {
     if (!open.has(card.id)) leave(card);
   }
-  for (const card of cards) {
-    if (!document.getElementById(card.id)) list.append(ready(document.adoptNode(card)));
+  for (const card of cards.map((card) => ready(document.adoptNode(card)))) {
+    const shown = document.getElementById(card.id);
+    if (!shown) list.append(card);
+    else shown.querySelector(".facts").replaceWith(card.querySelector(".facts")); // nothing there takes the focus
   }
   const count = fresh.getElementById("count").textContent;
   const shown = document.getElementById("count");
@@ -74,11 +76,14 @@ async function decide(event) {
     const answer = await fetch(form.action, { method: "POST", body: fields });
     const html = await answer.text();
     if (answer.ok) {
-      const next = card.nextElementSibling || card.previousElementSibling;
-      card.remove();
+      say(said, "");
+      if (!html.includes(`id="${card.id}"`)) {
+        const next = card.nextElementSibling || card.previousElementSibling;
+        card.remove();
+        (next || document.getElementById("history")).querySelector("h2").focus();
+      }
       take(html);
-      if (next && next.isConnected) next.querySelector("h2").focus();
-      else document.querySelector("#history h2").focus();
+      delete form.dataset.sent;
     } else {
       const sentence = new DOMParser().parseFromString(html, "text/html").getElementById("sentence");
       say(said, sentence ? sentence.textContent : `Not taken: ${answer.statusText}`);
