@@ -27,7 +27,7 @@ _NAME = re.compile(r"[A-Za-z_][\w-]{0,39}", re.ASCII)
 class Part:
     """One literal text below `caption` (may be empty). `raw` is what runs, `text` the same masked, `shown` visible.
 
-    `brief` parts are lines of short fields.
+    `brief` parts are lines of short fields. `gist` is a shorter picture of a change, where the whole is too long.
     """
 
     caption: str
@@ -35,13 +35,14 @@ class Part:
     text: str
     shown: str
     brief: bool = False
+    gist: str = ""
 
 
 def parts(request: Request) -> list[Part]:
     """All of the input, never empty; a command is the first part."""
     found = [] if request.command is None else [_command(request.command)]
     rest = {name: value for name, value in request.tool_input.items() if name != "command" or request.command is None}
-    return [*found, *_fields(rest)] or [Part("No input", "", "", "")]
+    return [*found, *fields_of(rest)] or [Part("No input", "", "", "")]
 
 
 def _command(command: str) -> Part:
@@ -49,7 +50,8 @@ def _command(command: str) -> Part:
     return Part("" if command else "The command is empty", command, text, visible(text))
 
 
-def _fields(fields: dict[str, Any]) -> Iterator[Part]:
+def fields_of(fields: dict[str, Any]) -> Iterator[Part]:
+    """The fields of an input that are shown as they are; nothing for none."""
     masked = mask_value(fields)
     if len(fields) > MAX_FIELDS or not all(_NAME.fullmatch(name) for name in masked):
         yield _json("Input, JSON", fields, masked)

@@ -64,6 +64,14 @@ class Click:
     why: str = ""  # for UNFIT and DENIED_BEFORE: one sentence
 
 
+@dataclass(frozen=True, slots=True)
+class LookBack:
+    """What a rule would have meant in the last 30 days: how many requests it covers, and those that were denied."""
+
+    matched: int
+    denied: tuple[Request, ...]
+
+
 class Undelivered(Exception):
     """A surface did not take a card: its own error code, and in how many seconds to try again (None: never)."""
 

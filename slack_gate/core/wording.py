@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from slack_gate.core.display import one_line, shape, units, visible
 from slack_gate.core.event import APPROVAL, OWN_TOOLS, SHELL_TOOLS
 from slack_gate.core.fields import Part, parts
+from slack_gate.core.reach import mcp
 from slack_gate.core.request import Request
 from slack_gate.core.rules import Key
 from slack_gate.core.secrets import mask
@@ -22,7 +23,29 @@ def headline(request: Request) -> str:
         return f"{who} asks:"
     if request.tool in OWN_TOOLS:
         return f"{who} wants to {request.tool}:"
-    return f"{who} wants to {'run' if request.command is not None else f'use {one_line(request.tool, MAX_TOOL)}'}:"
+    return f"{who} wants to {_deed(request)}{_flags(request)}:"
+
+
+def _deed(request: Request) -> str:
+    if request.command is not None:
+        return "run"
+    name = one_line(request.tool, MAX_TOOL)
+    if request.tool in ("Task", "Agent"):
+        return f"use {name}, which starts a subagent"
+    if (found := mcp(request.tool)) is not None:
+        server, tool = (one_line(word, MAX_TOOL) for word in found)
+        return f"use {name} (the tool {tool} of the MCP server {server})"
+    return f"use {name}"
+
+
+def _flags(request: Request) -> str:
+    """What the agent asks for beside the call itself."""
+    said = {
+        "dangerouslyDisableSandbox": "outside the agent's own sandbox",
+        "run_in_background": "in the background",
+    }
+    found = [said[name] for name in request.event.unusual_flags]
+    return f", {' and '.join(found)}" if found else ""
 
 
 def place(request: Request) -> str:

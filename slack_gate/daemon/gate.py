@@ -19,7 +19,8 @@ from slack_gate.core import rules
 from slack_gate.core.answer import Answer, Ruling, changed, deny, settled
 from slack_gate.core.cord import LEFT, NO_PROMPT, NOWHERE, Place, denial
 from slack_gate.core.event import APPROVAL, RUNS, NoDecision, ToolEvent
-from slack_gate.core.ports import Click, Clock, Entry, Store, Verdict, Waiting
+from slack_gate.core.offers import Offers
+from slack_gate.core.ports import Click, Clock, Entry, LookBack, Store, Verdict, Waiting
 from slack_gate.core.request import (
     BY_PAGE,
     BY_RULES,
@@ -35,7 +36,7 @@ from slack_gate.core.request import (
 )
 from slack_gate.daemon.apart import apart, in_thread
 from slack_gate.daemon.judge import Allow, Ask, Judge, Refuse, Run
-from slack_gate.daemon.memory import LookBack, look_back, remarks
+from slack_gate.daemon.memory import look_back, remarks
 from slack_gate.daemon.released import Gone, Released
 from slack_gate.daemon.scripts import scripts_of
 from slack_gate.errors import GateError
@@ -415,6 +416,18 @@ class Gate:
         cwd = request.cwd if scope.directory else ""
         rule = rules.Rule("", keys[0], "", 0.0, "", request.id, session, cwd)
         return await look_back(self._store, keys, rule, self._clock())
+
+    def offers(self, request: Request) -> Offers:
+        """What a person can answer to a pending request beside yes and no."""
+        event = replace(request.event, rewritable=request.rewritable)
+        alone = request.quorum <= 1
+        return Offers(
+            keys=self._judge.rememberable(event) if alone else (),
+            caged=rules.runs_caged(event),
+            cage=alone and self._judge.cages and self._released.caged(event) is not None,
+            edit=alone and request.rewritable and request.command is not None,
+            more=request.latest_at > request.expires_at,
+        )
 
     async def _release_covered(self) -> None:
         """A rule was saved: what waits here and is covered by it waits no longer."""

@@ -128,6 +128,11 @@ class Judge:
             return event
         return replace(event, tool=RUNS[executor])
 
+    @property
+    def cages(self) -> bool:
+        """Whether cages start here."""
+        return self._cages
+
     def explained(self, event: ToolEvent) -> Judgement:
         if event.executor is not None:
             return self._classifier.explain("Bash", {"command": event.command}, event.cwd)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cage import cage_policy
 from slack_gate.core import rules
 from slack_gate.core.event import ToolEvent
-from slack_gate.core.ports import Store
+from slack_gate.core.ports import LookBack, Store
 from slack_gate.core.request import Request, State
 
 ALIKE_S = 3600.0  # how long a denial is compared with other wordings
@@ -53,14 +52,6 @@ def _words(command: str) -> dict[str, set[str]]:
 
 def _texts(values: object) -> set[str]:
     return {value for value in values if isinstance(value, str)}  # type: ignore[attr-defined]
-
-
-@dataclass(frozen=True, slots=True)
-class LookBack:
-    """What a rule would have meant in the last 30 days: how many requests it covers, and those that were denied."""
-
-    matched: int
-    denied: tuple[Request, ...]
 
 
 async def look_back(store: Store, keys: Sequence[rules.Key], scope: rules.Rule, now: float) -> LookBack:

@@ -148,7 +148,7 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
     if slack is not None:
         app = Buttons(slack.client, gate, slack.people, _later(group)).app
         link = Link(app, slack.app_token, clock)
-        outbox = _outbox(store, slack, link, house, clock, fleet)
+        outbox = _outbox(store, slack, link, gate, house, clock, fleet)
         tell_where_cards_are(app, outbox.seen)
         changes.also(outbox.wake)
         tab = beside_cards(app, slack.client, controls, gate, slack.people, _later(group), settings.reactions)
@@ -260,7 +260,9 @@ async def _joined(
     return fleet
 
 
-def _outbox(store: Store, slack: _Slack, link: Link, house: House, clock: SteadyClock, fleet: Fleet | None) -> Outbox:
+def _outbox(
+    store: Store, slack: _Slack, link: Link, gate: Gate, house: House, clock: SteadyClock, fleet: Fleet | None
+) -> Outbox:
     def elsewhere() -> bool:
         return bool(house.page) or house.terminal or (fleet is not None and fleet.others_hear())
 
@@ -268,7 +270,7 @@ def _outbox(store: Store, slack: _Slack, link: Link, house: House, clock: Steady
         return fleet is not None and link.down() is not None and fleet.others_hear()
 
     cards = SharedCards(store.database, SLACK, house.home, left_to_others)
-    return Outbox(cards, Messenger(slack.client), link.down, clock, elsewhere)
+    return Outbox(cards, Messenger(slack.client, gate.offers), link.down, clock, elsewhere)
 
 
 def _status(settings: Settings, link: Link | None, outbox: Outbox | None, store: Store, fleet: Fleet | None) -> bytes:

@@ -1,4 +1,4 @@
-"""The listeners, one a button. Each is one transaction and returns; Bolt acknowledges the click after that.
+"""The listeners of a card. Each is one transaction and returns; Bolt acknowledges the click after that.
 
 A click carries only ids; what it decides is on file. Every click gets a visible answer: the card redrawn, or a sentence
 to the person who clicked.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from typing import Any, Protocol
 
 import aiohttp
@@ -17,11 +18,14 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
+from slack_gate.core.offers import Offers, uneditable, unreadable
 from slack_gate.core.outcome import sentence
-from slack_gate.core.ports import Click, Verdict
-from slack_gate.core.request import Choice, Decision
+from slack_gate.core.ports import Click, LookBack, Verdict
+from slack_gate.core.request import BY_SLACK, Choice, Decision, Request, Scope
+from slack_gate.core.wording import always
 from slack_gate.errors import GateError
-from slack_gate.slack.cards import DENY_WITH_REASON, REASON_MODAL, notice, reason_modal
+from slack_gate.slack import modals
+from slack_gate.slack.cards import CAGED, EDITED, MENU, MORE, SCOPED, notice
 from slack_gate.slack.home import PREFIX
 from slack_gate.slack.people import People
 
@@ -34,12 +38,19 @@ Body = dict[str, Any]
 Later = Callable[[Coroutine[Any, Any, None]], object]
 
 
+_DECIDING = {CAGED: Choice.CAGED, MORE: Choice.MORE}  # options of the menu that need no dialog
+
+
 class Decider(Protocol):
     """The gate, as the buttons need it."""
 
     async def decide(self, decision: Decision) -> Click: ...
 
     async def asked(self, decision: Decision) -> Click: ...
+
+    async def preview(self, request: Request, scope: Scope) -> LookBack: ...
+
+    def offers(self, request: Request) -> Offers: ...
 
 
 class Buttons:
@@ -53,8 +64,10 @@ class Buttons:
         self.app = AsyncApp(client=client, process_before_response=True)
         for choice in Choice:
             self.app.action(choice.value)(self._choice)
-        self.app.action(DENY_WITH_REASON)(self._ask_reason)
-        self.app.view(REASON_MODAL)(self._reason_given)
+        self.app.action(MENU)(self._menu)
+        self.app.view(modals.REASON_MODAL)(self._reason_given)
+        self.app.view(modals.EDIT_MODAL)(self._text_given)
+        self.app.view(modals.SCOPE_MODAL)(self._scope_given)
         self.app.action(re.compile(rf"^(?!{re.escape(PREFIX)})"))(self._unknown)
 
     async def _choice(self, ack: AsyncAck, body: Body) -> None:
@@ -64,37 +77,103 @@ class Buttons:
             self._later(self._tell(body, sentence))
         await ack()
 
-    async def _ask_reason(self, ack: AsyncAck, body: Body) -> None:
-        """Opens the dialog at once: its trigger lives three seconds."""
-        self._later(self._open_reason(body))
+    async def _menu(self, ack: AsyncAck, body: Body) -> None:
+        """An option decides, or opens its dialog at once: the trigger of that lives three seconds."""
+        way = _value_of(body).rpartition(" ")[2]
+        if (choice := _DECIDING.get(way)) is not None:
+            if said := await self._sentence_of(self._gate.decide, self._decision(body, choice)):
+                self._later(self._tell(body, said))
+        else:
+            opens = {EDITED: self._open_edit, SCOPED: self._open_scope}.get(way, self._open_reason)
+            self._later(self._opened(body, opens))
         await ack()
 
-    async def _open_reason(self, body: Body) -> None:
+    async def _opened(self, body: Body, opens: Callable[[Body, Request, str], Awaitable[str]]) -> None:
+        """The dialog, or a sentence why there is none."""
         decision = self._decision(body, Choice.DENY)
         try:
             click = await self._gate.asked(decision)
             if click.verdict is not Verdict.OPEN or click.request is None:
-                await self._tell(body, sentence(click))
-                return
-            view = reason_modal(click.request)
-            view["private_metadata"] += f" {decision.channel} {decision.message}"
-            await self._client.views_open(trigger_id=body["trigger_id"], view=view)
+                said = sentence(click)
+            else:
+                carried = f"{decision.request} {decision.digest} {decision.channel} {decision.message}"
+                said = await opens(body, click.request, carried)
         except GateError as error:
-            await self._tell(body, str(error))
+            said = str(error)
         except SlackApiError as error:
-            await self._tell(body, f"The dialog could not be opened ({error.response['error']}). Press again, or Deny.")
+            said = f"The dialog could not be opened ({error.response['error']}). Press again, or Deny."
         except _AWAY as error:
             log.warning("a dialog could not be opened", error=repr(error))
-            await self._tell(body, "The dialog could not be opened. Press again, or Deny.")
+            said = "The dialog could not be opened. Press again, or Deny."
+        if said:
+            await self._tell(body, said)
+
+    async def _open_reason(self, body: Body, request: Request, carried: str) -> str:
+        await self._client.views_open(trigger_id=body["trigger_id"], view=modals.reason_modal(request, carried))
+        return ""
+
+    async def _open_edit(self, body: Body, request: Request, carried: str) -> str:
+        if (why := uneditable(request)) is not None:
+            return f"Nothing was decided. {why} Approve or deny it as it is."
+        await self._client.views_open(trigger_id=body["trigger_id"], view=modals.edit_modal(request, carried))
+        return ""
+
+    async def _open_scope(self, body: Body, request: Request, carried: str) -> str:
+        offers = self._gate.offers(request)
+        if not offers.keys:
+            return sentence(Click(Verdict.UNREMEMBERABLE, request))
+        rule = always(offers.keys, offers.caged)
+        view = modals.scope_modal(request, carried, rule, ())
+        opened = await self._client.views_open(trigger_id=body["trigger_id"], view=view)
+        reaches = {
+            modals.SESSION: Scope(session=True),
+            modals.DIRECTORY: Scope(directory=True),
+            modals.EVERYWHERE: Scope(),
+        }
+        found = []
+        for reach, scope in reaches.items():
+            past = await self._gate.preview(request, scope)
+            denied = ", ".join(
+                f"{one.id} was denied by {one.decided_name or one.decided_by}" for one in past.denied[:3]
+            )
+            found.append((reach, past.matched, denied))
+        view = modals.scope_modal(request, carried, rule, found)
+        await self._client.views_update(view_id=opened["view"]["id"], view=view)
+        return ""
 
     async def _reason_given(self, ack: AsyncAck, body: Body) -> None:
-        view = body["view"]
-        reason = view["state"]["values"][REASON_MODAL][REASON_MODAL]["value"] or ""
-        decision = self._decision(body, Choice.DENY, view["private_metadata"], " ".join(reason.split()))
-        if problem := await self._sentence_of(self._gate.decide, decision):
-            await ack(response_action="errors", errors={REASON_MODAL: problem})
-        else:
-            await ack()
+        reason = modals.reason_in(body["view"]["state"]["values"])
+        if not reason:
+            await ack(response_action="errors", errors={modals.FREE: "Choose a reason or write one."})
+            return
+        await self._given(ack, body, self._submitted(body, Choice.DENY, reason=reason), modals.FREE)
+
+    async def _text_given(self, ack: AsyncAck, body: Body) -> None:
+        text = modals.text_in(body["view"]["state"]["values"])
+        if (why := unreadable(text)) is not None:
+            await ack(response_action="errors", errors={modals.TEXT: why})
+            return
+        await self._given(ack, body, self._submitted(body, Choice.APPROVE, edited=text), modals.TEXT)
+
+    async def _scope_given(self, ack: AsyncAck, body: Body) -> None:
+        scope = modals.scope_in(body["view"]["state"]["values"])
+        await self._given(ack, body, self._submitted(body, Choice.ALWAYS, scope=scope), modals.REACH)
+
+    async def _given(self, ack: AsyncAck, body: Body, decision: Decision, field: str) -> None:
+        """A dialog's answer: it closes when that decided, else says below `field` why not."""
+        try:
+            click = await self._gate.decide(decision)
+            said = sentence(click)
+            closes = click.verdict in (Verdict.DECIDED, Verdict.COUNTED)
+        except GateError as error:
+            log.error("a click could not be recorded", error=str(error))
+            said, closes = f"Nothing was approved: {error}", False
+        if not closes:
+            await ack(response_action="errors", errors={field: said})
+            return
+        if said:
+            self._later(self._tell({"user": body["user"], "channel": {"id": decision.channel}}, said))
+        await ack()
 
     async def _unknown(self, ack: AsyncAck, body: Body) -> None:
         self._later(self._tell(body, "This button belongs to no request of this slack-gate. Nothing was decided."))
@@ -108,26 +187,25 @@ class Buttons:
             log.error("a click could not be recorded", error=str(error))
             return f"Nothing was approved: {error}"
 
-    def _decision(self, body: Body, choice: Choice, carried: str = "", reason: str = "") -> Decision:
-        """A click on a message, or a dialog's submission with `carried` (ids, channel and message of the card)."""
-        user = body["user"]
+    def _decision(self, body: Body, choice: Choice) -> Decision:
+        """A click on a message."""
         container = body.get("container") or {}
-        action = (body.get("actions") or [{}])[0]
-        value = carried or action.get("value") or (action.get("selected_option") or {}).get("value") or ""
+        request, digest = [*_value_of(body).split(" "), "", ""][:2]
         place = (container.get("channel_id", ""), container.get("message_ts", ""))
-        request, digest, channel, message = [*value.split(" "), *(place if not carried else ()), "", "", "", ""][:4]
-        return Decision(
-            request=request,
-            digest=digest,
-            choice=choice,
-            by="human-slack",
-            user=user["id"],
-            name=self._people.name(user["id"]),
-            reason=reason,
-            team=(body.get("team") or {}).get("id") or user.get("team_id", ""),
-            channel=channel,
-            message=message,
+        return self._by(
+            body, Decision(request, digest, choice, "human-slack", "", "", channel=place[0], message=place[1])
         )
+
+    def _submitted(self, body: Body, choice: Choice, **answer: Any) -> Decision:
+        """A dialog's submission: it carries the ids, the channel and the message of the card it belongs to."""
+        request, digest, channel, message = [*body["view"]["private_metadata"].split(" "), "", "", "", ""][:4]
+        where = {"channel": channel, "message": message}
+        return self._by(body, Decision(request, digest, choice, BY_SLACK, "", "", **where, **answer))
+
+    def _by(self, body: Body, decision: Decision) -> Decision:
+        user = body["user"]
+        team = (body.get("team") or {}).get("id") or user.get("team_id", "")
+        return replace(decision, user=user["id"], name=self._people.name(user["id"]), team=team)
 
     async def _tell(self, body: Body, sentence: str) -> None:
         """A message only the person who clicked can see."""
@@ -143,3 +221,13 @@ class Buttons:
                 await self._client.chat_postEphemeral(channel=channel, user=user, text=sentence, blocks=blocks)
         except (SlackApiError, *_AWAY) as error:
             log.warning("an answer to a click did not arrive", error=repr(error))
+
+
+def _value_of(body: Body) -> str:
+    """What the pressed button, or the chosen option, carries."""
+    action = (body.get("actions") or [{}])[0]
+    return str(action.get("value") or (action.get("selected_option") or {}).get("value") or "")
+
+
+def _denied(request: Request) -> str:
+    return f"{request.id} was denied by {request.decided_name or request.decided_by}"

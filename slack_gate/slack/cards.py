@@ -1,33 +1,44 @@
 """A request as a Slack message, pure. Untrusted text stands only in literal elements (`plain_text`, preformatted).
 
-A pending card shows the whole of what would run or is refused by `unshowable`: there is no Approve below a cut text.
-From the top: who asks, what would run, then where, why and until when, its size and last line, and the buttons.
+What is longer than a card stands there with its beginning and its end, and whole in files of its thread (`files_of`):
+such a card has no Approve before they are there. From the top: who asks, why and what it reaches, what would run, then
+where and until when, its size and last line, and the buttons.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from slack_gate.core import hosts
+from slack_gate.core.change import FileNow
 from slack_gate.core.display import one_line, units, visible
-from slack_gate.core.fields import Part, parts
+from slack_gate.core.fields import Part
+from slack_gate.core.kinds import parts_now, remark
+from slack_gate.core.offers import NOTHING, Offers
 from slack_gate.core.outcome import ended_at, outcome_of
+from slack_gate.core.reach import first_programs, programs, reach
 from slack_gate.core.request import Choice, Request, State
-from slack_gate.core.rules import Key
 from slack_gate.core.secrets import mask
 from slack_gate.core.wording import MAX_CWD, MAX_TOOL, always, headline, measure, origin, place
-from slack_gate.slack.blocks import Block, clock, context, plain, section
+from slack_gate.slack.blocks import Block, button, clock, confirm, context, plain, section
 
 # Lengths in UTF-16 units. All blocks of a message together fail at an undocumented 11,000 or so; planned are 8,000,
-# of which everything but the literal texts takes less than 1,800.
-MAX_SHOWN = 6200  # working directory included
-MAX_RAW = 4 * MAX_SHOWN  # characters before counted padding; longer texts are not even drawn
+# of which everything but the literal texts takes less than 2,800.
+MAX_SHOWN = 5200  # working directory included
+MAX_CLIPPED = 2800  # of texts that stand whole in the thread
+MAX_WHY = 300
+MAX_RAW = 1_000_000  # characters of an input; a longer one is not even drawn
+MAX_FILE = 1_000_000  # bytes of a snippet; Slack's own limit is a little higher
 MAX_NOTIFICATION = 400
 MAX_CONFIRM = 300
-DENY_WITH_REASON = "deny-with-reason"
-REASON_MODAL = "reason"
+MAX_REASON = 600
+# What the options of the overflow menu stand for: their values are request, digest and one of these.
+MENU = "deny-with-reason"
+WITH_REASON, EDITED, CAGED, SCOPED, MORE = "reason", "edit", "caged", "scope", "more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,83 +49,107 @@ class Picture:
     blocks: list[Block]
 
 
+@dataclass(frozen=True, slots=True)
+class File:
+    """A text that stands whole in the thread; `title` says which."""
+
+    title: str
+    text: str
+
+
 def unshowable(request: Request) -> str | None:
-    """Why a card cannot show this request whole, with its length; None when it can."""
+    """Why not even a card and its thread can show this request whole, with its length; None when they can."""
     whole = json.dumps(dict(request.tool_input), ensure_ascii=False)
     what, length = ("input", len(whole)) if request.command is None else ("command", len(request.command))
     if len(whole) > MAX_RAW:
-        return _too_long(what, length, length, MAX_SHOWN)
+        return _too_long(what, length, length, MAX_RAW)
     cwd, tool = units(visible(request.cwd)), units(visible(request.tool))
     if cwd > MAX_CWD:
         return _too_long("working directory", len(request.cwd), cwd, MAX_CWD)
     if tool > MAX_TOOL:
         return _too_long("tool's name", len(request.tool), tool, MAX_TOOL)
-    drawn = sum(units(part.caption) + units(part.shown) for part in parts(request))
-    return _too_long(what, length, drawn, MAX_SHOWN - cwd) if drawn > MAX_SHOWN - cwd else None
+    if files_of(request):
+        drawn = sum(units(part.shown) for part in parts_now(request))
+        return _too_long(what, length, drawn, _room(request))
+    longest = max((len(file.text.encode("utf-8", "replace")) for file in files_of(request)), default=0)
+    return _too_long(what, length, longest, MAX_FILE) if longest > MAX_FILE else None
 
 
 def _too_long(what: str, length: int, drawn: int, limit: int) -> str:
     grown = f" ({drawn} as drawn)" if drawn > length else ""
     return (
-        f"The {what} has {length} characters{grown}; a card shows at most {limit}, and nothing is approved that is "
+        f"The {what} has {length} characters{grown}; at most {limit} can be shown, and nothing is approved that is "
         "not shown whole. Ask in shorter steps."
     )
 
 
-def card(request: Request, keys: Sequence[Key], caged: bool) -> Picture:
-    """The card of a request in any state. `keys` is what Always would save, `caged` whether it would then run caged."""
-    shown = parts(request)
+def files_of(request: Request, file: FileNow | None = None) -> list[File]:
+    """What must stand in the thread before it may be approved: every text that the card does not show whole."""
+    found = parts_now(request, file)
+    clipped = _clipped(found, _room(request))
+    return [
+        File(f"Whole {part.caption or 'command'}"[:200], part.shown)
+        for part, drawn in zip(found, clipped, strict=True)
+        if drawn is not None
+    ]
+
+
+def card(request: Request, offers: Offers = NOTHING, file: FileNow | None = None, complete: bool = True) -> Picture:
+    """The card of a request in any state. `file` is what a call would change, as it was when it was asked; `complete`
+    whether everything that the card does not show is in its thread."""
+    shown = parts_now(request, file)
     # Short fields beside a command are the agent's remarks on it: they stand below it with the facts.
     brief = request.command is not None and all(part.brief for part in shown[1:])
-    literal, remarks = (shown[:1], shown[1:]) if brief else (shown, [])
-    said = [plain(part.shown) for part in remarks]
+    clipped = _clipped(shown, _room(request))
+    number = 1 if brief else len(shown)
+    literal = [block for pair in list(zip(shown, clipped, strict=True))[:number] for block in _literal(*pair)]
+    said = [plain(part.shown) for part in shown[number:]]
     if request.state is not State.PENDING:
-        outcome = outcome_of(request)
-        facts = [plain(_asked_by(request)), *said, clock(ended_at(request))]
-        blocks = [section(outcome), *_literal(literal), context(*facts)]
-        return Picture(_notification(f"{outcome.splitlines()[0].rstrip('.')}:", request, shown), blocks)
-    offer = _offer(keys, caged)
+        return _ended(request, shown, literal, said)
+    hidden = any(drawn is not None for drawn in clipped)
+    offer = _offer(offers)
     facts = [
-        plain(f"{place(request)}\nAsked because {one_line(mask(request.why), 400)}"),
+        plain(place(request)),
         clock(request.expires_at, "Expires "),
         *said,
-        plain("\n".join([origin(request), _about_always(keys, offer), *measure(request, literal)])),
+        plain("\n".join(filter(None, [*_remarks(request, file), origin(request), _about_always(offers, offer)]))),
+        plain("\n".join([*_programs(request), *_votes(request), *measure(request, shown[:number])])),
     ]
-    blocks = [section(headline(request)), *_literal(literal), context(*facts), _buttons(request, offer)]
-    return Picture(_notification(f"{one_line(request.agent, 40)} asks:", request, shown), blocks)
+    top = "\n".join([headline(request), _asked_because(request)])
+    blocks = [section(top), *literal, context(*facts)]
+    if hidden and not complete:
+        blocks.append(section(_INCOMPLETE))
+    blocks.append(_buttons(request, offers, offer, complete or not hidden))
+    return Picture(_notification(request, shown), blocks)
+
+
+def _ended(request: Request, shown: Sequence[Part], literal: Sequence[Block], said: Sequence[Block]) -> Picture:
+    outcome = outcome_of(request)
+    changed: list[Block] = []
+    if request.edited is not None:
+        text = visible(request.edited)
+        drawn = None if units(text) <= MAX_CLIPPED // 2 else _ends_of(text, MAX_CLIPPED // 2)
+        changed = _literal(Part("What was approved in its place", "", "", text), drawn)
+    facts = [plain(_asked_by(request)), *said, clock(ended_at(request))]
+    if request.state is State.DENIED and request.form:
+        facts.append(plain(_taken_back(request)))
+    return Picture(
+        _escaped(one_line(f"{outcome.splitlines()[0].rstrip('.')}: {_summary(request, shown)}", MAX_NOTIFICATION)),
+        [section(outcome), *literal, *changed, context(*facts)],
+    )
+
+
+def _taken_back(request: Request) -> str:
+    if request.lifted_at is not None:
+        return "The denial was taken back: the same may be asked again in this session."
+    return f"The same is denied again in this session. /gate lift {request.id} takes that back."
 
 
 def ending(request: Request) -> Picture:
     """The outcome in few words, for a message whose full picture Slack refuses: better bare than with live buttons."""
     outcome = outcome_of(request)
-    asked = one_line(_summary(request, parts(request)), 300)
+    asked = one_line(_summary(request, parts_now(request)), 300)
     return Picture(_escaped(one_line(outcome, MAX_NOTIFICATION)), [section(f"{outcome}\n{asked}\n{origin(request)}")])
-
-
-def reason_modal(request: Request) -> Block:
-    """The dialog behind "Deny with a reason": one text, sent to the agent."""
-    return {
-        "type": "modal",
-        "callback_id": REASON_MODAL,
-        "private_metadata": value_of(request),
-        "title": plain("Deny"),
-        "submit": plain("Deny"),
-        "close": plain("Cancel"),
-        "blocks": [
-            section(one_line(_summary(request, parts(request)), 300)),
-            {
-                "type": "input",
-                "block_id": REASON_MODAL,
-                "label": plain("Reason, as the agent will read it"),
-                "element": {
-                    "type": "plain_text_input",
-                    "action_id": REASON_MODAL,
-                    "max_length": 500,
-                    "multiline": True,
-                },
-            },
-        ],
-    }
 
 
 def notice(sentence: str) -> list[Block]:
@@ -127,18 +162,91 @@ def value_of(request: Request) -> str:
     return f"{request.id} {request.digest}"
 
 
+# Texts that are longer than a card
+
+
+def _room(request: Request) -> int:
+    return MAX_SHOWN - min(units(visible(request.cwd)), MAX_CWD)
+
+
+def _clipped(shown: Sequence[Part], room: int) -> list[tuple[str, str] | None]:
+    """For each part None where it is drawn whole, else its beginning and its end; short ones stay whole."""
+    if sum(units(part.caption) + units(part.shown) for part in shown) <= room:
+        return [None] * len(shown)
+    share = MAX_CLIPPED // len(shown)
+    return [None if units(part.shown) <= share - 100 else _ends_of(part.shown, share) for part in shown]
+
+
+_TORN = re.compile(
+    r"(?:\\u\{[0-9a-f]{0,6}|\\u?|\u27e8[0-9a-z ]{0,30})\Z"
+)  # an escape or marker that a cut went through
+_TORN_END = re.compile(r"\A(?:u?\{?[0-9a-f]{0,6}\}|[0-9a-z ]{0,30}\u27e9)")
+
+
+def _ends_of(shown: str, limit: int) -> tuple[str, str]:
+    """The first three fifths and the last two of `limit` UTF-16 units, never half of an escape."""
+    head = _up_to(shown, limit * 3 // 5)
+    tail = _up_to(shown[::-1], limit * 2 // 5)[::-1]
+    return _TORN.sub("", head), _TORN_END.sub("", tail)
+
+
+def _up_to(text: str, limit: int) -> str:
+    kept = text[:limit]
+    while units(kept) > limit:
+        kept = kept[: limit - units(kept)]
+    return kept
+
+
 # Parts
 
 
-def _literal(shown: Sequence[Part]) -> list[Block]:
-    blocks: list[Block] = []
-    for part in shown:
-        if part.caption:
-            blocks.append(context(plain(part.caption)))
-        if part.shown:
-            text = {"type": "text", "text": part.shown}
-            blocks.append({"type": "rich_text", "elements": [{"type": "rich_text_preformatted", "elements": [text]}]})
-    return blocks
+def _literal(part: Part, ends: tuple[str, str] | None = None) -> list[Block]:
+    caption = [context(plain(part.caption))] if part.caption else []
+    if ends is None:
+        return [*caption, *([_preformatted(part.shown)] if part.shown else [])]
+    if part.gist and units(part.gist) <= sum(map(units, ends)):
+        return [
+            *caption,
+            _preformatted(part.gist),
+            context(plain("Only the changed lines; the whole is in the thread.")),
+        ]
+    left = len(part.shown) - sum(map(len, ends))
+    between = f"{left} characters of it as drawn stand only in the thread, where it is whole"
+    return [*caption, *_preformatted_if(ends[0]), context(plain(between)), *_preformatted_if(ends[1])]
+
+
+def _preformatted(text: str) -> Block:
+    inside = [{"type": "text", "text": text}]
+    return {"type": "rich_text", "elements": [{"type": "rich_text_preformatted", "elements": inside}]}
+
+
+def _preformatted_if(text: str) -> list[Block]:
+    return [_preformatted(text)] if text else []
+
+
+def _asked_because(request: Request) -> str:
+    touched = ", ".join(reach(request))
+    why = f"Asked because {one_line(mask(request.why), MAX_WHY)}"
+    return f"{why}\nReaches: {touched}" if touched else why
+
+
+def _remarks(request: Request, file: FileNow | None) -> list[str]:
+    url = request.tool_input.get("url") if request.command is None else None
+    host = hosts.about_host(mask(url)) if isinstance(url, str) else ""
+    if request.command is not None:
+        host = hosts.listed(mask(request.command))
+    return [host, remark(request, file)]
+
+
+def _programs(request: Request) -> list[str]:
+    return [] if request.command is None else [programs(request.command)]
+
+
+def _votes(request: Request) -> list[str]:
+    if request.quorum <= 1:
+        return []
+    names = ", ".join(one_line(name or user, 40) for user, name in request.votes[:5])
+    return [f"Approvals: {len(request.votes)} of {request.quorum}{f': {names}' if names else ''}"]
 
 
 def _asked_by(request: Request) -> str:
@@ -146,41 +254,46 @@ def _asked_by(request: Request) -> str:
     return f"{one_line(request.agent, 40)} asked{tool}\n{place(request)}\n{origin(request)}"
 
 
-def _offer(keys: Sequence[Key], caged: bool) -> str:
+def _offer(offers: Offers) -> str:
     """The exact rule in words, empty when nothing can be remembered or a dialog could not say it whole."""
-    words = always(keys, caged)
+    words = always(offers.keys, offers.caged)
     return words if units(words) + len(_CONFIRM) <= MAX_CONFIRM else ""
 
 
-def _about_always(keys: Sequence[Key], offer: str) -> str:
+def _about_always(offers: Offers, offer: str) -> str:
     if offer:
         return f"Always would remember {offer}"
-    why = "the rule is too long for its dialog" if keys else "nothing of this can be remembered exactly"
+    why = "the rule is too long for its dialog" if offers.keys else "nothing of this can be remembered exactly"
     return f"Always is not offered: {why}"
 
 
-def _buttons(request: Request, offer: str) -> Block:
+def _buttons(request: Request, offers: Offers, offer: str, complete: bool) -> Block:
     value = value_of(request)
-    elements: list[Block] = [
-        _button("Approve", Choice.APPROVE, value, style="primary"),
-        _button("Deny", Choice.DENY, value, style="danger"),
-    ]
-    if offer:
-        confirm = {
-            "title": plain("Always allow?"),
-            "text": plain(_CONFIRM + offer),
-            "confirm": plain("Always allow"),
-            "deny": plain("Back"),
-        }
-        elements.append(_button("Always", Choice.ALWAYS, value, confirm=confirm))
-    # An option's value holds 150 characters; with the id and the digest it is near 100.
-    option = {"text": plain("Deny with a reason"), "value": value}
-    elements.append({"type": "overflow", "action_id": DENY_WITH_REASON, "options": [option]})
+    elements: list[Block] = [_button("Deny", Choice.DENY, value, style="danger")]
+    if complete:
+        elements.insert(0, _button("Approve", Choice.APPROVE, value, style="primary"))
+    if offer and complete:
+        sure = confirm("Always allow?", _CONFIRM + offer, "Always allow")
+        elements.append(_button("Always", Choice.ALWAYS, value, confirm=sure))
+    options = [("Deny with a reason", WITH_REASON)]
+    if complete:
+        options += [("Edit and approve", EDITED)] if offers.edit else []
+        options += [("Approve in the cage", CAGED)] if offers.cage else []
+        options += [("Always with scope", SCOPED)] if offer else []
+    options += [("More time", MORE)] if offers.more else []
+    # An option's value holds 150 characters; with the id, the digest and its word it is near 90.
+    menu = [{"text": plain(label), "value": f"{value} {way}"} for label, way in options]
+    elements.append({"type": "overflow", "action_id": MENU, "options": menu})
     return {"type": "actions", "block_id": f"gate.{request.id}", "elements": elements}
 
 
 def _button(label: str, choice: Choice, value: str, **extra: Any) -> Block:
-    return {"type": "button", "action_id": choice.value, "text": plain(label), "value": value, **extra}
+    return button(label, choice.value, value=value, **extra)
+
+
+def summary(request: Request) -> str:
+    """What is asked, for a dialog's first line."""
+    return one_line(_summary(request, parts_now(request)), 300)
 
 
 def _summary(request: Request, shown: Sequence[Part]) -> str:
@@ -188,8 +301,12 @@ def _summary(request: Request, shown: Sequence[Part]) -> str:
     return what if request.command is not None else f"{request.tool} {what}"
 
 
-def _notification(lead: str, request: Request, shown: Sequence[Part]) -> str:
-    return _escaped(one_line(f"{lead} {_summary(request, shown)}", MAX_NOTIFICATION))
+def _notification(request: Request, shown: Sequence[Part]) -> str:
+    """For a watch: the program, what it reaches, the host; then who asks, and for what."""
+    what = request.tool if request.command is None else ", ".join(first_programs(request.command)[:3]) or "a command"
+    touched = ", ".join(reach(request)[:3])
+    first = f"{one_line(mask(what), 60)}{f' ({touched})' if touched else ''} on {one_line(request.host, 30)}"
+    return _escaped(one_line(f"{first}: {request.agent[:40]} asks for {_summary(request, shown)}", MAX_NOTIFICATION))
 
 
 def _escaped(line: str) -> str:
@@ -204,3 +321,5 @@ def _escaped(line: str) -> str:
 
 
 _CONFIRM = "From now on this runs without asking, until revoked: "
+_INCOMPLETE = "The whole of it is being put into the thread. Until it is there, it cannot be approved."
+_CHANGED_LINES = "Only the changed lines; the whole is in the thread."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import aiohttp
@@ -12,6 +12,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
+from slack_gate.core.offers import NOTHING, Offers
 from slack_gate.core.ports import Undelivered
 from slack_gate.core.request import Request, State
 from slack_gate.core.rules import keys_to_remember, runs_caged
@@ -37,10 +38,12 @@ CONTENT = frozenset(
 
 
 class Messenger:
-    """`client` must not retry by itself: its retry after a reset posts twice."""
+    """`client` must not retry by itself: its retry after a reset posts twice. `offers` says what a pending request can
+    be answered with."""
 
-    def __init__(self, client: AsyncWebClient) -> None:
+    def __init__(self, client: AsyncWebClient, offers: Callable[[Request], Offers] | None = None) -> None:
         self._client = client
+        self._offers = offers or usual_offers
         self._people = People(client)
         self._looks: dict[str, _Look] = {}  # by channel
 
@@ -48,7 +51,7 @@ class Messenger:
         """Channel and ts of the new message in the approver's DM. Raises Undelivered, also if nobody would read it."""
         if (why := await self._people.inactive(approver)) is not None:
             raise Undelivered(f"approver_inactive ({why})", None)
-        picture = picture_of(request)
+        picture = self._picture(request)
         reply = await self._call(
             self._client.chat_postMessage(
                 channel=approver,
@@ -120,7 +123,7 @@ class Messenger:
     async def redraw(self, request: Request, channel: str, message: str) -> None:
         """The card as the request stands now. Raises Undelivered, without a time only if there is nothing to redraw."""
         try:
-            await self._update(picture_of(request), channel, message)
+            await self._update(self._picture(request), channel, message)
         except Undelivered as fault:
             if fault.error in CONTENT and request.state is not State.PENDING:
                 await self._update(ending(request), channel, message)
@@ -128,6 +131,9 @@ class Messenger:
                 raise
             else:
                 raise Undelivered(fault.error, RETRY_S) from fault
+
+    def _picture(self, request: Request) -> Picture:
+        return picture_of(request, self._offers(request) if request.state is State.PENDING else NOTHING)
 
     async def _update(self, picture: Picture, channel: str, message: str) -> None:
         await self._call(
@@ -174,5 +180,10 @@ class _Look:
     begun: bool = False
 
 
-def picture_of(request: Request) -> Picture:
-    return card(request, keys_to_remember(request.event), runs_caged(request.event))
+def picture_of(request: Request, offers: Offers | None = None) -> Picture:
+    return card(request, usual_offers(request) if offers is None else offers)
+
+
+def usual_offers(request: Request) -> Offers:
+    """By the request alone, where nobody asks the gate."""
+    return Offers(keys_to_remember(request.event), runs_caged(request.event))

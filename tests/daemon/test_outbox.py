@@ -381,12 +381,12 @@ async def test_another_approver_who_can_be_reached_is_enough(tmp_path: Path) -> 
 async def test_a_fault_of_the_card_itself_ends_its_request_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    draw: Callable[[Any], Any] = messenger.picture_of
+    draw: Callable[..., Any] = messenger.picture_of
 
-    def broken(request: Any) -> Any:
+    def broken(request: Any, *more: Any) -> Any:
         if "poison" in request.command:
             raise IndexError("no such part")
-        return draw(request)
+        return draw(request, *more)
 
     monkeypatch.setattr(messenger, "picture_of", broken)
     async with house(tmp_path) as h:

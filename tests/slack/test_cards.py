@@ -13,10 +13,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slack_gate.core.display import exact, units
+from slack_gate.core.offers import Offers, uneditable
 from slack_gate.core.request import Request, State, digest
 from slack_gate.core.rules import keys_to_remember, runs_caged
 from slack_gate.local_slack.blocks import UPDATE_TEXT, message_faults, total, view_faults
-from slack_gate.slack.cards import Picture, card, ending, reason_modal, unshowable
+from slack_gate.slack.cards import MAX_FILE, Picture, card, ending, files_of, unshowable
+from slack_gate.slack.modals import edit_modal, reason_modal, scope_modal
 
 BUDGET = 8000
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -56,8 +58,9 @@ def ended(asked: Request, state: State, **fields: Any) -> Request:
     return replace(asked, **{"state": state, "decided_at": 1_700_000_012.0, **who, **fields})
 
 
-def picture(asked: Request) -> Picture:
-    return card(asked, keys_to_remember(asked.event), runs_caged(asked.event))
+def picture(asked: Request, **more: Any) -> Picture:
+    offers = Offers(keys_to_remember(asked.event), runs_caged(asked.event), cage=True, edit=True, more=True)
+    return card(asked, offers, **more)
 
 
 def literals(value: Any) -> list[str]:
@@ -161,7 +164,12 @@ def test_every_card_that_may_be_sent_is_taken(asked: Request, reason: str, name:
     if unshowable(asked) is not None:
         return
     check(picture(asked), live=True)
-    assert view_faults(reason_modal(asked)) == []
+    carried = f"{asked.id} {asked.digest} D0 1.1"
+    assert view_faults(reason_modal(asked, carried)) == []
+    denied = [(name, 3, reason) for name in ("session", "directory", "everywhere")]
+    assert view_faults(scope_modal(asked, carried, reason, denied)) == []
+    if uneditable(asked) is None:
+        assert view_faults(edit_modal(asked, carried)) == []
     for state in ENDS:
         end = ended(asked, state, reason=reason, decided_name=name)
         check(picture(end), live=False)
@@ -171,19 +179,33 @@ def test_every_card_that_may_be_sent_is_taken(asked: Request, reason: str, name:
 @given(requests())
 @settings(max_examples=300, deadline=None)
 def test_what_is_shown_decodes_to_what_would_run(asked: Request) -> None:
+    """On the card, or in the files of its thread where the card says that it does not show all."""
     if unshowable(asked) is not None or "[masked " in plain(picture(asked).blocks):
         return
-    shown = picture(asked).blocks
+    shown = picture(asked, complete=False).blocks
+    files = [file.text for file in files_of(asked)]
+    buttons = [element["action_id"] for element in shown[-1]["elements"]]
+    assert ("approve" in buttons) is (not files)
     if asked.command:
-        assert exact(literals(shown)[0]) == asked.command
+        assert asked.command in [exact(text) for text in (literals(shown)[0], *files[:1])]
     everything = plain(shown)
     rest = {name: value for name, value in asked.tool_input.items() if name != "command" or asked.command is None}
     by_name = not any(block.get("elements", [{}])[0].get("text") == "Input, JSON" for block in shown)
     if rest and not by_name:
-        assert json.loads(exact(literals(shown)[-1]), strict=False) == rest
+        assert any(loaded(text) == rest for text in (literals(shown)[-1], *files[-1:]))
         return
     for name, value in rest.items():
-        assert any(one_field(text, name, value) for text in [*literals(shown), *everything.split("\n")]), name
+        places = [*literals(shown), *files, *everything.split("\n")]
+        if value == "" and f"{name}, 0 characters" in everything:
+            continue
+        assert any(one_field(text, name, value) for text in places), name
+
+
+def loaded(text: str) -> Any:
+    try:
+        return json.loads(exact(text), strict=False)
+    except ValueError:
+        return None
 
 
 def one_field(text: str, name: str, value: Any) -> bool:
@@ -215,13 +237,9 @@ def test_three_thousand_characters_are_shown_unless_escapes_make_them_more(comma
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (request(command="echo " + "x" * 45_000), "The command has 45005 characters; a card"),
-        (
-            request(command="\u200b" * 3000),
-            "The command has 3000 characters (24000 as drawn); a card shows at most 6178",
-        ),
-        (request(command="\U0001f600" * 3200), "The command has 3200 characters (6400 as drawn)"),
-        (request("Write", tool_input={"file_path": "/x", "content": "y" * 7000}), "The input has 70"),
+        (request(command="x" * 1_100_000), "The command has 1100000 characters; at most 1000000 can be shown"),
+        (request(command="\u200b" * 130_000), "The command has 130000 characters (1040000 as drawn); at most 1000000"),
+        (request("Write", tool_input={"file_path": "/x", "content": "y" * 1_000_001}), "The input has 10000"),
         (request(command="ls", cwd="/" + "d" * 1000), "The working directory has 1001 characters"),
         (request("m" * 101, tool_input={}), "The tool's name has 101 characters"),
     ],
@@ -241,9 +259,9 @@ def test_the_longest_of_everything_together_stays_in_the_budget() -> None:
     )
     assert unshowable(asked) is None
     keys = keys_to_remember(request(command="touch " + "x").event)
-    check(card(asked, keys * 15, True), live=True)
+    check(card(asked, Offers(keys * 15, True, True, True, True)), live=True)
     for state in ENDS:
-        check(card(ended(asked, state, reason="\u200b" * 500, decided_name="n" * 500), (), False), live=False)
+        check(card(ended(asked, state, reason="\u200b" * 500, decided_name="n" * 500)), live=False)
 
 
 # Reports
@@ -315,7 +333,7 @@ def test_secrets_are_masked_in_every_place(command: str, secret: str, kept: str)
         shown = picture(asked if state is State.PENDING else ended(asked, state))
         assert secret not in json.dumps(shown.blocks) + shown.text
         assert kept in plain(shown.blocks)
-    assert secret not in json.dumps(reason_modal(asked))
+    assert secret not in json.dumps(reason_modal(asked, ""))
 
 
 def test_the_line_after_a_heredoc_is_shown() -> None:
@@ -344,7 +362,7 @@ def test_backticks_close_nothing(command: str) -> None:
 def test_the_notification_is_escaped_and_cut_between_characters() -> None:
     for count in range(100, 500, 7):
         text = picture(request(command="<!channel> & <@U1> " + "&" * count)).text
-        assert text.startswith("claude-code asks: &lt;!channel&gt; &amp; &lt;@U1&gt; &amp;")
+        assert "claude-code asks for &lt;!channel&gt; &amp; &lt;@U1&gt; &amp;" in text
         assert units(text) <= 400
         assert "&" not in text.replace("&amp;", "").replace("&lt;", "").replace("&gt;", "")
 
@@ -367,9 +385,8 @@ def test_what_the_agent_says_of_a_command_is_shown_whole() -> None:
 def test_an_edit_keeps_the_order_of_its_texts() -> None:
     tool_input = {"file_path": "/x", "old_string": "a\nb", "new_string": "c", "replace_all": True}
     assert literals(picture(request("Edit", tool_input=tool_input)).blocks) == [
-        "file_path: /x",
-        "a\nb",
-        "new_string: c\nreplace_all = true",
+        "file_path: /x\nreplace_all = true",
+        "-a\n-b\n+c",
     ]
 
 
@@ -437,5 +454,5 @@ def test_a_rule_too_long_for_its_dialog_is_not_offered() -> None:
     asked = request(command="touch a")
     [key] = keys_to_remember(asked.event)
     many = [replace(key, words=(f"{'x' * 30}{number}",)) for number in range(20)]
-    assert "Always is not offered: the rule is too long" in plain(card(asked, many, False).blocks)
-    assert "Always would remember touch (any arguments, any directory)" in plain(card(asked, [key], False).blocks)
+    assert "Always is not offered: the rule is too long" in plain(card(asked, Offers(many)).blocks)
+    assert "Always would remember touch (any arguments, any directory)" in plain(card(asked, Offers([key])).blocks)

@@ -1,0 +1,130 @@
+"""What would run, cut into parts for a card, by the kind of tool: what a file gets as a change to the file as it is
+now, everything else as `fields.parts` has it. All of the input stays in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from slack_gate.core.change import Change, FileNow, change
+from slack_gate.core.display import shape, visible
+from slack_gate.core.fields import MAX_FIELDS, Part, fields_of, parts
+from slack_gate.core.request import Request
+from slack_gate.core.secrets import mask
+
+MAX_GIST = 60  # lines of the file around an edit
+_SIGNS = "- goes, + comes"
+
+
+def parts_now(request: Request, file: FileNow | None = None) -> list[Part]:
+    """All of the input, never empty; `file` is the one that the call would change, None when nobody looked."""
+    if request.command is not None:
+        return parts(request)
+    fields = dict(request.tool_input)
+    found: list[Part] = []
+    match request.tool:
+        case "Write" if isinstance(fields.get("content"), str):
+            found = [_written("content", fields.pop("content"), file)]
+        case "Edit" if _is_edit({name: fields.get(name) for name in ("old_string", "new_string")}):
+            every = bool(fields.get("replace_all"))
+            found = list(_edited("change", fields.pop("old_string"), fields.pop("new_string"), every, file))
+        case "MultiEdit" if _edits(fields.get("edits")):
+            edits = fields.pop("edits")
+            for number, edit in enumerate(edits, 1):
+                every, name = bool(edit.get("replace_all")), f"change {number} of {len(edits)}"
+                found += _edited(name, edit["old_string"], edit["new_string"], every, None)
+                if every:
+                    found[-1] = _with_caption(found[-1], f"{found[-1].caption}, in every place")
+        case "NotebookEdit" if isinstance(fields.get("new_source"), str):
+            cell = _cell(file, fields.get("cell_id"))
+            if fields.get("edit_mode") in (None, "replace"):
+                found = [_written("new_source", fields.pop("new_source"), cell)]
+    return [*fields_of(fields), *found] or parts(request)
+
+
+def remark(request: Request, file: FileNow | None) -> str:
+    """What is to be said about the file as it is now; empty for nothing."""
+    if file is None or request.command is not None:
+        return ""
+    return f"The file as it is now is not shown: {file.why}" if file.why else ""
+
+
+def _written(name: str, text: str, file: FileNow | None) -> Part:
+    size = _size(text)
+    if file is not None and file.missing:
+        return Part(f"{name} of a new file, {size}", text, mask(text), visible(mask(text)))
+    found = None if file is None or file.text is None else change(file.text, text)
+    if found is None:
+        return Part(f"{name}, {size}", text, mask(text), visible(mask(text)))
+    if file is not None and file.text == text:
+        return Part(f"{name}, {size}, as it is already", text, mask(text), found.whole)
+    return Part(
+        f"{name}, {size}, as a change to what is there now: {_SIGNS}", text, mask(text), found.whole, gist=found.gist
+    )
+
+
+def _edited(name: str, old: str, new: str, every: bool, file: FileNow | None) -> Iterator[Part]:
+    found = change(old, new)
+    where, around = _where(old, new, every, file)
+    if around is not None:
+        yield Part(f"In the file as it is now{where}: {_SIGNS}", "", "", around.gist, gist=around.gist)
+        where = ""
+    if found is None:
+        yield Part(f"{name}: what goes{where}, {_size(old)}", old, mask(old), visible(mask(old)))
+        yield Part(f"{name}: what comes, {_size(new)}", new, mask(new), visible(mask(new)))
+    else:
+        yield Part(f"{name}{where}: {_SIGNS}", new, mask(new), found.whole, gist=found.gist)
+
+
+def _where(old: str, new: str, every: bool, file: FileNow | None) -> tuple[str, Change | None]:
+    """In words, and for an edit inside of lines how they would read."""
+    if file is None or file.text is None or not old:
+        return (", a new file" if file is not None and file.missing else ""), None
+    text, count = file.text, file.text.count(old)
+    if not count:
+        return ", whose old text is not in the file as it is now", None
+    at = text.index(old)
+    line = text.count("\n", 0, at) + 1
+    if count > 1 and not every:
+        return f", whose old text stands in {count} places: it may fail", None
+    where = f" at line {line}" if count == 1 else f" in {count} places, the first at line {line}"
+    whole_lines = (at == 0 or text[at - 1] == "\n") and (old[-1] == "\n" or text[at + len(old) :][:1] in ("", "\n"))
+    around = None if whole_lines else change(text, text.replace(old, new))
+    return where, around if around is not None and around.gist.count("\n") < MAX_GIST else None
+
+
+def _is_edit(edit: Any) -> bool:
+    return (
+        isinstance(edit, Mapping)
+        and {"old_string", "new_string"} <= set(edit) <= {"old_string", "new_string", "replace_all"}
+        and isinstance(edit["old_string"], str)
+        and isinstance(edit["new_string"], str)
+        and isinstance(edit.get("replace_all", False), bool)
+    )
+
+
+def _edits(edits: Any) -> bool:
+    return isinstance(edits, list) and 0 < len(edits) <= MAX_FIELDS and all(map(_is_edit, edits))
+
+
+def _cell(file: FileNow | None, cell: Any) -> FileNow | None:
+    """The source of a notebook's cell in place of the file."""
+    if file is None or file.text is None:
+        return file
+    try:
+        cells = json.loads(file.text)["cells"]
+        source = next(one["source"] for one in cells if one.get("id") == cell)
+        return FileNow("".join(source))
+    except (ValueError, LookupError, TypeError, AttributeError, StopIteration, RecursionError):
+        return FileNow(why="it has no such cell")
+
+
+def _with_caption(part: Part, caption: str) -> Part:
+    return Part(caption, part.raw, part.text, part.shown, part.brief, part.gist)
+
+
+def _size(text: str) -> str:
+    size = shape(text)
+    return f"{size.characters} characters, {size.lines} {'line' if size.lines == 1 else 'lines'}"
