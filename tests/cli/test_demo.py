@@ -22,3 +22,18 @@ def test_it_shows_a_green_an_approved_and_a_denied_command(tmp_path: Path) -> No
     assert (work / "release-1.4.2.txt").exists()
     assert (work / "database").is_dir()
     assert not (tmp_path / ".config" / "slack-gate").exists()
+
+
+def test_it_goes_well_with_trouble_in_slack(tmp_path: Path) -> None:
+    faults = ("chat.postMessage lost", "chat.update http 503 x2", "links drop 1")
+    given = [word for fault in faults for word in ("--fault", fault)]
+    ended = program("demo", "--auto", "--port", "0", *given, HOME=str(tmp_path), PATH="/usr/local/bin:/usr/bin:/bin")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "no answer from Slack" in ended.stderr
+    assert "Approved by You" in ended.stdout
+
+
+def test_an_unknown_trouble_is_refused_with_the_list(tmp_path: Path) -> None:
+    ended = program("demo", "--port", "0", "--fault", "make coffee", HOME=str(tmp_path), PATH="/usr/bin:/bin")
+    assert ended.returncode == 2
+    assert "no such trouble: 'make coffee'" in ended.stderr and "links drop [N]" in ended.stderr
