@@ -12,6 +12,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from slack_gate.errors import SlackError
 from slack_gate.slack.link import unreachable
+from slack_gate.slack.remedies import remedy
 
 FRESH_S = 60.0  # how long an answer about a person is good for
 
@@ -30,16 +31,9 @@ class People:
         try:
             found = await self._look_up(user)
         except SlackApiError as error:
-            code = error.response["error"]
-            if code == "missing_scope":
-                raise SlackError(
-                    f"Slack does not let the app look up the approver {user} (missing_scope).",
-                    "Give the app the bot scopes of manifests/slack-app.yaml and install it again.",
-                ) from error
-            raise SlackError(
-                f"Slack does not know the approver {user} ({code}).",
-                "Check SLACK_GATE_APPROVERS; a person's profile page shows the member id.",
-            ) from error
+            code = error.response["error"] or f"HTTP {error.response.status_code}"
+            does_not = "know" if code.startswith("user") else "let the app look up"
+            raise SlackError(f"Slack does not {does_not} the approver {user} ({code}).", remedy(code)) from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise unreachable(self._client, error) from error
         if (why := _fault(found)) is not None:
@@ -53,8 +47,8 @@ class People:
             why = _fault(await self._look_up(user))
         except SlackApiError as error:
             why = "is not known to Slack" if error.response["error"] == "user_not_found" else None
-        except (aiohttp.ClientError, OSError, TimeoutError):
-            why = None  # the post that follows meets the same fault and tells it
+        except (aiohttp.ClientError, OSError, LookupError, AttributeError, TypeError, ValueError):
+            why = None  # away, or no answer of Slack's: the post that follows meets the same fault and tells it
         return None if why is None else f"{user} {why}"
 
     async def _look_up(self, user: str) -> dict[str, Any]:

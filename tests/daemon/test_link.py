@@ -76,6 +76,7 @@ async def test_a_start_that_cannot_work(tmp_path: Path, changes: dict[str, Any],
         ("apps.connections.open", {"error": "missing_scope"}, "SLACK_APP_TOKEN: missing_scope."),
         ("apps.connections.open", {"reset_before": True}, "cannot be reached"),
         ("users.info", {"error": "missing_scope"}, "look up the approver U0ANA (missing_scope)"),
+        ("users.info", {"error": "account_inactive"}, "look up the approver U0ANA (account_inactive)"),
         ("users.info", {"reset_before": True, "times": 9}, "cannot be reached"),
     ],
 )
@@ -496,6 +497,8 @@ async def test_people_are_looked_up_again_after_a_minute() -> None:
         assert await people.inactive("U0ANA") == "U0ANA is deactivated"
         assert await people.inactive("U0NOBODY") == "U0NOBODY is not known to Slack"
         slack.fail_next("users.info", http_status=500)
+        assert await people.inactive("U0ANA") is None
+        slack.fail_next("users.info", http_status=200)  # a page instead of an answer
         assert await people.inactive("U0ANA") is None
         slack.fail_next("users.info", reset_before=True, times=9)
         assert await people.inactive("U0ANA") is None
