@@ -64,8 +64,8 @@ class Cards:
     async def claim(self, wanted: Sequence[Card], now: float, until: float) -> set[int]:
         """Ids of the cards that are now ours alone to draw until then; others may have been quicker.
 
-        What another daemon drew since `wanted` was read does not count as due. A card about to be posted is unclear from
-        here on: after a kill, nobody knows whether it arrived.
+        What another daemon drew since `wanted` was read does not count as due. A card about to be posted is unclear
+        from here on: after a kill, nobody knows whether it arrived.
         """
         as_read = [(card.id, card.message, card.attempts) for card in wanted]
         query = (
@@ -96,14 +96,17 @@ class Cards:
         )
         return await self._database.run(lambda connection: connection.execute(query).scalar())
 
-    async def posted(self, card: int, channel: str, message: str, strays: Sequence[str] = ()) -> None:
-        """The surface accepted the post; it shows the request as pending."""
+    async def posted(
+        self, card: int, channel: str, message: str, strays: Sequence[str] = (), revision: int = 0
+    ) -> None:
+        """The surface accepted the post; it shows the request as pending, in this revision."""
         await self._set(
             card,
             channel=channel,
             message=message,
             strays=" ".join(strays),
             drawn=State.PENDING.value,
+            revision=revision,
             due_at=0.0,
             **_FRESH,
         )
@@ -207,16 +210,18 @@ class Cards:
 
 
 _FRESH: dict[str, Any] = {"error": "", "attempts": 0}
-_post = requests.c.state == State.PENDING
+_post = and_(requests.c.state == State.PENDING, cards.c.message == "")
 # Given up is the post: once the request has ended, a message that arrived after all is still to be redrawn.
 _due_at: ColumnElement[float] = case((and_(~_post, cards.c.due_at >= GIVEN_UP), 0.0), else_=cards.c.due_at)
 
 
 def _stale(now: float) -> tuple[ColumnElement[bool], ...]:
-    """Cards that show another state than their row. Most rows have ended for good and must cost nothing here."""
+    """Cards that show another state than their row, or an earlier revision of one that waits. Most rows have ended for
+    good and must cost nothing here."""
     unfinished = cards.c.drawn.in_(("", State.PENDING.value, State.RUNNING.value))
     may_run = and_(cards.c.drawn == State.APPROVED.value, cards.c.due_at > now - SETTLED_S)
-    return or_(unfinished, may_run), cards.c.drawn != requests.c.state
+    changed = and_(requests.c.state == State.PENDING, cards.c.revision != requests.c.revision)
+    return or_(unfinished, may_run), or_(cards.c.drawn != requests.c.state, changed)
 
 
 def _with_unknown() -> ColumnElement[str]:

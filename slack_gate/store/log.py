@@ -125,7 +125,8 @@ class Journal:
         if data:
             _write(fd, data)
             last = lines[-1].seq
-        self._left = (found.st_ino, os.fstat(fd).st_size, last)
+        if data or not torn:
+            self._left = (found.st_ino, os.fstat(fd).st_size, last)
         return last
 
 

@@ -352,14 +352,24 @@ class Store:
         self._untidy = self._untidy or any(tx.masked for tx in transactions)
         lines = list({line.seq: line for tx in transactions for line in tx.lines}.values())
         try:
-            if any(tx.wants_all for tx in transactions) or not _follow(lines, self._written):
+            if any(tx.wants_all for tx in transactions) or not self._appended(lines):
                 self._catch_up()
-            elif lines:
-                self._written = self.journal.append(lines)
         except StoreError as error:
             self._written = 0
             for tx in transactions:
                 tx.fault = error if tx.lines or tx.wants_all else None
+
+    def _appended(self, lines: Sequence[Line]) -> bool:
+        """False when the file does not end where these begin: another process wrote to it, or took from it."""
+        if not lines:
+            return True
+        if not _follow(lines, self._written):
+            return False
+        try:
+            self._written = self.journal.append(lines)
+        except LogError:
+            return False
+        return True
 
     def _catch_up(self) -> None:
         """From what stands in the file, with the table's help."""
@@ -413,7 +423,7 @@ def lose(tx: Transaction, condition: ColumnElement[bool]) -> list[Request]:
 
 def _follow(lines: Sequence[Line], written: int) -> bool:
     """Whether these come next in the file, without a gap."""
-    return not lines or (lines[0].seq == written + 1 and lines[-1].seq == written + len(lines))
+    return lines[0].seq == written + 1 and lines[-1].seq == written + len(lines)
 
 
 _DECIDES = {
