@@ -174,38 +174,39 @@ class Run:
     def whole(self) -> int:
         before = _refs(self._caged("for-each-ref", _FORMAT))
         make(self.private, self.plan.repository, before)
-        done = self._outside(*self.plan.outside)
+        done = self._outside(*self.plan.outside).returncode
+        try:
+            return self._record(before, done)
+        except (policy.Gated, OSError, ValueError) as problem:
+            said = f"git {self.plan.outside[0]} ended with {done}, but not all of it is in the repository: {problem}"
+            print(f"net_git: {said}", file=sys.stderr)
+            return done or REFUSED
+
+    def _record(self, before: dict[str, str], done: int) -> int:
+        """Put into the repository what git outside did; the exit code of the whole."""
         if self.plan.outside[0] != "ls-remote":
-            brought = self._bring(before)
-            if brought and not done.returncode and self.plan.outside[0] == "push":
-                print(
-                    "net_git: it was pushed, but the repository's own record of that is not up to date", file=sys.stderr
-                )
-            elif brought:
-                return brought
-        if done.returncode:
-            return done.returncode
+            self._bring(before)
+        if done:
+            return done
         if self.plan.upstream:
             append(self.plan.repository.common, self.plan.upstream)
         code = self._caged(*self.plan.inside).returncode if self.plan.inside else 0
         heads = os.path.join(self.private, "FETCH_HEAD")
         if os.path.exists(heads):
             top, gitdir = self.plan.repository.top, self.plan.repository.gitdir
-            code = _run([self.sbox, "cp", heads, gitdir + "/FETCH_HEAD"], top, dict(os.environ)).returncode or code
+            _must(_run([self.sbox, "cp", heads, gitdir + "/FETCH_HEAD"], top, dict(os.environ)))
         return code
 
-    def _bring(self, before: dict[str, str]) -> int:
+    def _bring(self, before: dict[str, str]) -> None:
         """Refs and objects that are new outside, fetched by git in the cage; what was pruned goes there too."""
         after = _refs(self._outside("for-each-ref", _FORMAT))
         new = "".join(f"+{ref}:{ref}\n" for ref, value in after.items() if before.get(ref) != value)
         gone = "".join(f"delete {ref} {value}\n" for ref, value in before.items() if ref not in after)
-        code = 0
         if new:
             quiet = ("--quiet", "--no-tags", "--no-prune", "--no-write-fetch-head", "--no-recurse-submodules")
-            code = self._caged("-c", "gc.auto=0", "fetch", *quiet, "--stdin", self.private, text=new).returncode
-        if gone and not code:
-            code = self._caged("update-ref", "--stdin", text=gone).returncode
-        return code
+            _must(self._caged("-c", "gc.auto=0", "fetch", *quiet, "--stdin", self.private, text=new))
+        if gone:
+            _must(self._caged("update-ref", "--stdin", text=gone))
 
     def _caged(self, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
         """git in the cage, in the repository itself."""
@@ -215,6 +216,11 @@ class Run:
         """git outside, in the directory made for it."""
         fixed = ("-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "core.hooksPath=/dev/null")
         return _run([self.git, "--git-dir=" + self.private, *fixed, *words], self.private, self.env)
+
+
+def _must(done: subprocess.CompletedProcess[str]) -> None:
+    if done.returncode:
+        raise policy.Gated(f"in the cage it ended with {done.returncode}")
 
 
 def _run(argv: list[str], cwd: str, env: dict[str, str], text: str = "") -> subprocess.CompletedProcess[str]:
@@ -300,7 +306,8 @@ def main(argv: list[str]) -> int:
         with tempfile.TemporaryDirectory(prefix="net-git-", dir=WHERE) as private:
             return Run(sbox, git, made, private).whole()
     except (policy.Gated, OSError, ValueError) as problem:
-        print(f"net_git: {problem}; nothing was sent. Run it again to have a person asked.", file=sys.stderr)
+        said = "nothing was sent. To have a person asked, begin the command with `: uncaged;`"
+        print(f"net_git: {problem}; {said}", file=sys.stderr)
         return REFUSED
 
 

@@ -357,6 +357,34 @@ def test_a_hook_that_is_planted_there_would_have_run(house: House, remote: Path)
     assert (house.home / "mark").exists()
 
 
+def test_what_could_not_be_recorded_is_said(
+    house: House, remote: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It was pushed, and the words say so; they never say that nothing was sent."""
+    ahead(house)
+    git(house.repo, "checkout", "-q", "-b", "topic")
+    monkeypatch.chdir(house.repo)
+    for command, broken in (("git push origin HEAD:one", "_bring"), ("git push -u origin HEAD:two", "append")):
+        made = net_git.plan(tuple(command.split()), str(house.repo))
+
+        def fails(*_: object) -> None:
+            raise OSError("no way")
+
+        with monkeypatch.context() as patch, tempfile.TemporaryDirectory(prefix="net-git-", dir=ROOT) as private:
+            patch.setattr(net_git if broken == "append" else net_git.Run, broken, fails)
+            assert net_git.Run(SBOX, GIT, made, private).whole() == net_git.REFUSED
+        said = capfd.readouterr().err
+        assert "git push ended with 0, but not all of it is in the repository: no way" in said
+        assert command.rpartition(":")[2] in git(remote, "branch")
+
+
+def test_a_branch_that_is_checked_out_is_not_fetched_into(house: House, remote: Path) -> None:
+    head = git(house.repo, "rev-parse", "HEAD")
+    done = by_wrapper("git fetch origin side:main", house)
+    assert done.returncode != 0 and "in the cage it ended with" in done.stderr
+    assert git(house.repo, "rev-parse", "HEAD") == head
+
+
 def test_an_address_that_changed_is_refused(house: House, remote: Path) -> None:
     text = network_git.wrapped(event(house, "git push origin HEAD:new"), PROGRAMS)
     assert text is not None
