@@ -1,4 +1,4 @@
-"""The parts of README.md that the program itself determines: its --help texts and its settings.
+"""The parts of README.md and docs/commands.md that the program itself determines: --help texts and settings.
 
 python -m tests.docs.generated      writes them anew
 """
@@ -18,6 +18,7 @@ from slack_gate.config import Settings
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
+HELP = ROOT / "docs" / "commands.md"
 HELP_BLOCK = re.compile(r"(?<=```console\n)\$ slack-gate ([^\n]*--help)\n.*?(?=```)", re.DOTALL)
 TABLE = re.compile(r"(?<=<!-- settings -->\n).*?(?=<!-- end of settings -->)", re.DOTALL)
 
@@ -59,4 +60,5 @@ def default_of(info: FieldInfo) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(current(README.read_text("utf-8")), "utf-8")
+    for page in (README, HELP):
+        page.write_text(current(page.read_text("utf-8")), "utf-8")

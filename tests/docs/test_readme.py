@@ -12,20 +12,22 @@ import pytest
 from cage import cage_policy
 from slack_gate.cli import COMMANDS
 from slack_gate.config import Settings
-from tests.docs.generated import HELP_BLOCK, README, ROOT, TABLE, current, names_of
+from tests.docs.generated import HELP, HELP_BLOCK, README, ROOT, TABLE, current, names_of
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]+)?\)")
 
 
-def test_the_readme_is_current() -> None:
-    text = README.read_text("utf-8")
+@pytest.mark.parametrize("page", [README, HELP], ids=lambda page: page.name)
+def test_what_the_program_says_is_current(page: Path) -> None:
+    text = page.read_text("utf-8")
     assert text == current(text), "run: .venv/bin/python -m tests.docs.generated"
 
 
 def test_every_command_shows_its_help() -> None:
-    shown = {block[1] for block in HELP_BLOCK.finditer(README.read_text("utf-8"))}
-    expected = {"--help", *(f"{name} --help" for name in COMMANDS)} - {"hook --help"}  # an agent's line, not a person's
+    assert "$ slack-gate --help" in README.read_text("utf-8")
+    shown = {block[1] for block in HELP_BLOCK.finditer(HELP.read_text("utf-8"))}
+    expected = {*(f"{name} --help" for name in COMMANDS)} - {"hook --help"}  # an agent's line, not a person's
     assert shown >= expected
 
 
