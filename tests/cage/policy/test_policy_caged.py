@@ -163,3 +163,13 @@ def test_variables_that_local_git_does_not_need(house: House, monkeypatch: pytes
 def test_variables_that_the_cage_does_not_pass_on(name: str, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "/var/tmp/x")
     assert not caged(house, "git commit -m x")
+
+
+def test_which_git_brings_files() -> None:
+    def brings(command: str) -> bool:
+        return cage_policy.brings_files(segment.argv for segment in cage_policy.read(command) or [])
+
+    assert all(
+        map(brings, entries("git pull; git checkout x; git add . && git stash pop; sbox ls && git reset --hard"))
+    )
+    assert not any(map(brings, entries("git fetch; git add .; git branch x; sbox git pull; git status && git push")))
