@@ -1825,6 +1825,8 @@ def _script_key(argv: tuple[str, ...], stem: str) -> tuple[str, ...] | None:
     """An interpreter counts with what it runs: a known module, or a script that the cage cannot write."""
     if stem == "python" and argv[1:2] == ("-m",) and argv[2:3] and argv[2] in _MODULES:
         return argv[:3]
+    if argv[1:2] and argv[1].endswith("/net_git.py"):  # the gate's wrapper runs the programs that its words name
+        return None
     if argv[1:] == ("--version",) or (argv[1:2] and _is_key_word(argv[1]) and _outside_zone(argv[1])):
         return argv[:2]
     return None
