@@ -26,6 +26,7 @@ from slack_gate.config import Settings
 from slack_gate.core.request import State
 from slack_gate.local_slack.person import Person
 from slack_gate.local_slack.server import LocalSlack
+from slack_gate.local_slack.workspace import Message
 from slack_gate.store.log import verify
 from slack_gate.store.store import Store
 from tests.daemon.house import HOOK, settings_for
@@ -59,7 +60,7 @@ class Storm:
     processes: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
     runs: list[asyncio.Task[dict[str, Any] | None]] = field(default_factory=list)
-    clicked: Counter[str] = field(default_factory=Counter)
+    pressed: dict[str, set[str]] = field(default_factory=dict)  # by request: what was pressed on its cards
     kills: int = 0
 
     # Daemons
@@ -152,6 +153,26 @@ class Storm:
         except aiohttp.ClientError:
             return None
 
+    async def rain(self, total: int, at_once: int, kills: int) -> None:
+        """`total` hooks, `at_once` of them at a time, over all daemons; `kills` of these at random moments. Each is
+        started again at once."""
+        places = sorted(self.chance.sample(range(total), kills))
+        restarts: list[asyncio.Task[bool]] = []
+        for number in range(total):
+            while sum(not asked.task.done() for asked in self.asked) >= at_once:
+                await asyncio.wait(
+                    [asked.task for asked in self.asked if not asked.task.done()], return_when=asyncio.FIRST_COMPLETED
+                )
+            if places and number == places[0]:
+                places.pop(0)
+                await asyncio.gather(*restarts)
+                name = self.chance.choice(list(self.settings))
+                await self.kill(name)
+                restarts = [asyncio.create_task(self.start(name))]
+            self.ask(self.chance.choice(list(self.settings)))
+        await asyncio.gather(*restarts)
+        await self.settled()
+
     # The person
 
     async def clicks(self) -> None:
@@ -159,10 +180,11 @@ class Storm:
         while True:
             open_cards = [message for message in self.ana.messages if message.has_button("Approve")]
             self.chance.shuffle(open_cards)
-            for card in open_cards[:8]:
+            for card in open_cards[:16]:
+                label = self.chance.choice(["Approve", "Approve", "Deny"])
+                self.pressed.setdefault(_request_of(card), set()).add(label)
                 with suppress(LookupError, TimeoutError, ConnectionError):
-                    await self.ana.click(card, self.chance.choice(["Approve", "Approve", "Deny"]))
-                    self.clicked[card.ts] += 1
+                    await self.ana.click(card, label)
             await asyncio.sleep(0.05)
 
     # The end
@@ -189,8 +211,10 @@ class Storm:
                     ends[self._answered(asked, rows[asked.call].state if asked.call in rows else None)] += 1
             logged = Counter((line["request"], line["decision"]) for line in map(json.loads, lines))
             assert {one: n for one, n in logged.items() if n > 1 and one[1] in {state.value for state in State}} == {}
-            last = {row.id: row for row in rows.values()}
-            self._cards_tell_the_truth({row_id: row.state for row_id, row in last.items()})
+            self._cards_tell_the_truth({row.id: row.state for row in rows.values()})
+            for row in rows.values():
+                wanted = {State.APPROVED: "Approve", State.DENIED: "Deny"}.get(row.state)
+                assert wanted is None or wanted in self.pressed[row.id], f"nobody pressed {wanted} on {row.id}"
         self._nothing_ran_twice()
         return ends
 
@@ -218,7 +242,7 @@ class Storm:
             State.EXPIRED: "xpired",
         }
         for message in self.ana.messages:
-            request = (message.metadata or {}).get("event_payload", {}).get("request")
+            request = _request_of(message)
             if message.deleted or request not in states:
                 continue
             assert not message.has_button("Approve")
@@ -234,6 +258,11 @@ class Storm:
                 assert ran[f"run-{number}"] == 0, f"run-{number} was refused, and ran"
             if answer is not None and answer.get("exitCode") == 0:
                 assert ran[f"run-{number}"] == 1, f"run-{number} was said to have run"
+
+
+def _request_of(message: Message) -> str:
+    found: str = (message.metadata or {}).get("event_payload", {}).get("request", "")
+    return found
 
 
 @asynccontextmanager
