@@ -12,6 +12,7 @@ from slack_gate.errors import GateError
 
 # name → (module, one line for --help); the module holds a click command of that name
 COMMANDS = {
+    "ask-on": "Where gated calls are asked; asks for the approval page's password.",
     "decide": "Approve or deny a request; asks for the approval page's password.",
     "demo": "Try it here: the daemon against a built-in Slack, with a page to click on. Needs no tokens.",
     "doctor": "Check the whole installation, with the fix for each fault; exit 0 when healthy.",
@@ -28,7 +29,7 @@ COMMANDS = {
     "status": "Whether the daemon is up and hears Slack; exit 0 when healthy.",
     "uninstall": "Take the hook out of an agent's settings again.",
 }
-_IN = {"uninstall": "install"}
+_IN = {"ask-on": "ask_on", "uninstall": "install"}
 
 
 class _Lazy(click.Group):
@@ -41,7 +42,7 @@ class _Lazy(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"slack_gate.cli.{_IN.get(cmd_name, cmd_name)}")
-        command: click.Command = getattr(module, cmd_name)
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

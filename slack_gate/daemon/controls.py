@@ -91,6 +91,9 @@ class Controls:
         health = self._health()
         return Overview(seen.waiting, seen.waiting_count, seen.ended, seen.ended_count, rules, cord, health)
 
+    async def cord(self) -> Cord:
+        return await self._store.cord()
+
     async def card_at(self, channel: str, message: str) -> Request | None:
         return await self._glance.card_at(channel, message)
 

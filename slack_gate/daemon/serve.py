@@ -168,7 +168,9 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
     await gate.resume()
     page = None
     if house.page:
-        page = Page(gate, store, changes, house.home, lambda: _status(settings, link, outbox, store, fleet), clock)
+        page = Page(
+            gate, store, changes, house.home, lambda: _status(settings, link, outbox, store, fleet), clock, controls
+        )
         await opened.enter_async_context(page.open(settings.page_port))
     api = AgentApi(gate, runs, store, settings.executor, settings.wait, lambda: _where(settings, slack, house))
     await opened.enter_async_context(api.on_socket(agent_socket(settings.socket_path)))

@@ -19,6 +19,7 @@ import jinja2
 import structlog
 from aiohttp import web
 
+from slack_gate.core.cord import PLACES, Pull, state
 from slack_gate.core.outcome import sentence
 from slack_gate.core.ports import Verdict
 from slack_gate.core.request import BY_PAGE, Choice, Decision, Request
@@ -26,6 +27,7 @@ from slack_gate.core.rules import keys_to_remember
 from slack_gate.daemon.changes import Changes
 from slack_gate.daemon.gate import Gate
 from slack_gate.errors import GateError
+from slack_gate.web.cord import Controls, pulled, shown
 from slack_gate.web.login import USER, Entry, Login
 from slack_gate.web.peer import tcp_peer_uid
 from slack_gate.web.server import BODY_S, LOOPBACK, Handler, is_foreign, on_loopback, opened
@@ -38,6 +40,7 @@ HISTORY = 50
 ALIVE_S = 15.0  # between signs of life to a page that listens
 STUCK_S = 30.0  # a page that takes nothing for so long is gone
 NAME = "a person on the page"
+CORD = "cord"  # what the token of its form is bound to; no request has such an id
 CHOICES = {"1": Choice.APPROVE, "0": Choice.DENY, "always": Choice.ALWAYS}
 _STATUS = {Verdict.UNKNOWN: 404, Verdict.FOREIGN: 403, Verdict.STALE: 403}  # any other click too late: 409
 _HEADERS = {
@@ -81,6 +84,7 @@ class Page:
         home: str,
         health: Callable[[], bytes],
         clock: Callable[[], float],
+        controls: Controls,
     ) -> None:
         self.login = Login(clock)
         self.port = 0  # until it is open
@@ -90,6 +94,7 @@ class Page:
         self._home = home
         self._health = health
         self._clock = clock
+        self._controls = controls
         self._viewers = 0
         self._version = 0  # grows with each change
         changes.also(self._newer)
@@ -122,6 +127,8 @@ class Page:
         app.router.add_get("/", self._list, allow_head=False)
         app.router.add_get("/events", self._events, allow_head=False)
         app.router.add_post("/decide", self._decide)
+        app.router.add_get("/cord", self._cord, allow_head=False)
+        app.router.add_post("/cord", self._pull)
         app.router.add_get("/static/{name}", _static, allow_head=False)
         app.router.add_get("/healthz", self._healthz, allow_head=False)
         app.router.add_get("/metrics", self._metrics, allow_head=False)
@@ -159,6 +166,7 @@ class Page:
                 pending(one, self.login.token(one.id, one.digest), keys_to_remember(one.event)) for one in waiting
             ],
             past=[past(one) for one in ended],
+            cord=state(await self._controls.cord()),
         )
         return web.Response(text=page, content_type="text/html")
 
@@ -207,6 +215,27 @@ class Page:
             words = "This form is not one that the page shows now. Nothing was decided; reload the page."
             return self._sentence(403, "Nothing was decided", words)
         return self._sentence(_STATUS.get(click.verdict, 409), "Nothing was decided", sentence(click))
+
+    async def _cord(self, _request: web.Request) -> web.Response:
+        page = self._templates.get_template("cord.html").render(
+            host=socket.gethostname(),
+            cord=await shown(self._controls),
+            places=[(place.value, words) for place, words in PLACES.items()],
+            token=self.login.token(CORD, CORD),
+        )
+        return web.Response(text=page, content_type="text/html")
+
+    async def _pull(self, request: web.Request) -> web.Response:
+        try:
+            form = await _form(request)
+            pull, token = Pull(form["pull"]), form["token"]
+        except (KeyError, ValueError) as error:
+            return self._sentence(400, "Nothing was changed", f"This is no form of this page: {error}.")
+        if not self.login.is_token(token, CORD, CORD):
+            return self._sentence(403, "Nothing was changed", "This form is not one of this page; reload the page.")
+        if (why := await pulled(self._controls, pull)) is not None:
+            return self._sentence(409, "Nothing was changed", why)
+        return web.Response(status=303, headers={"Location": "/cord"})
 
     def _sentence(self, status: int, title: str, words: str) -> web.Response:
         page = self._templates.get_template("sentence.html").render(title=title, sentence=words)

@@ -26,6 +26,7 @@ function take(html) {
   const count = fresh.getElementById("count").textContent;
   const shown = document.getElementById("count");
   if (shown.textContent !== count) shown.textContent = count;
+  document.getElementById("cord").replaceWith(document.adoptNode(fresh.getElementById("cord")));
   const past = document.getElementById("past");
   const now = ready(document.adoptNode(fresh.getElementById("past")));
   if (past.innerHTML !== now.innerHTML) past.replaceWith(now);

@@ -1,0 +1,76 @@
+"""`slack-gate ask-on` against the real approval page: with its password, and with nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from slack_gate.core.cord import Place
+from slack_gate.daemon.serve import Running, running
+from tests.client.asking import Ran, program
+from tests.terminal.sitting import alone
+from tests.web.conftest import free_ports
+
+
+@pytest.fixture
+async def daemon(tmp_path: Path) -> AsyncIterator[Running]:
+    async with running(alone(tmp_path, page_port=free_ports(1)[0]), ("web",)) as found:
+        yield found
+
+
+def password(daemon: Running) -> str:
+    assert daemon.page is not None
+    return daemon.page.login.password
+
+
+async def ask_on(daemon: Running, *arguments: str, stdin: str) -> Ran:
+    process = await program(daemon.settings, "ask-on", *arguments, stdin=asyncio.subprocess.PIPE)
+    async with asyncio.timeout(60):
+        out, said = await process.communicate(stdin.encode())
+    assert b"Traceback" not in said, said.decode()
+    return Ran(process.returncode or 0, out, said)
+
+
+async def place(daemon: Running) -> Place:
+    return (await daemon.store.cord()).place
+
+
+async def test_with_the_password_it_is_changed_and_logged(daemon: Running) -> None:
+    for word, says in (
+        ("console", "at the agent's own permission prompt"),
+        ("web", "on the approval page only, without cards"),
+        ("slack", "in Slack"),
+    ):
+        ran = await ask_on(daemon, word, stdin=f"{password(daemon)}\n")
+        assert (ran.code, ran.stdout) == (0, f"Gated calls are asked {says}.\n".encode()), ran
+        assert await place(daemon) == word
+    lines = [json.loads(line) for line in daemon.settings.log_path.read_text().splitlines()]
+    assert [(line["decision"], line["by"]) for line in lines] == [
+        ("ask-on-console", "human-web"),
+        ("ask-on-web", "human-web"),
+        ("ask-on-slack", "human-web"),
+    ]
+
+
+@pytest.mark.parametrize("typed", ["", "\n", "wrong\n", " {password}\n", "{password} \n"])
+async def test_without_the_password_nothing_changes(daemon: Running, typed: str) -> None:
+    ran = await ask_on(daemon, "console", stdin=typed.replace("{password}", password(daemon)))
+    assert (ran.code, b"The password is wrong" in ran.stderr) == (1, True), ran
+    assert await place(daemon) is Place.SLACK
+
+
+@pytest.mark.parametrize("arguments", [(), ("nowhere",), ("pause",), ("console", "{password}"), ("console", "--yes")])
+async def test_no_other_words_and_no_password_as_an_argument(daemon: Running, arguments: tuple[str, ...]) -> None:
+    given = [argument.replace("{password}", password(daemon)) for argument in arguments]
+    assert (await ask_on(daemon, *given, stdin=password(daemon))).code == 2
+    assert await place(daemon) is Place.SLACK
+
+
+async def test_without_a_page_it_says_what_opens_one(tmp_path: Path) -> None:
+    async with running(alone(tmp_path, page_port=free_ports(1)[0]), ("terminal",)) as found:
+        ran = await ask_on(found, "console", stdin="x\n")
+        assert (ran.code, b"No approval page answers" in ran.stderr) == (1, True), ran
