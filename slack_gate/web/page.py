@@ -23,7 +23,6 @@ from slack_gate.core.cord import PLACES, Pull, state
 from slack_gate.core.outcome import sentence
 from slack_gate.core.ports import Verdict
 from slack_gate.core.request import BY_PAGE, Choice, Decision, Request
-from slack_gate.core.rules import keys_to_remember
 from slack_gate.daemon.changes import Changes
 from slack_gate.daemon.gate import Gate
 from slack_gate.errors import GateError
@@ -41,7 +40,14 @@ ALIVE_S = 15.0  # between signs of life to a page that listens
 STUCK_S = 30.0  # a page that takes nothing for so long is gone
 NAME = "a person on the page"
 CORD = "cord"  # what the token of its form is bound to; no request has such an id
-CHOICES = {"1": Choice.APPROVE, "0": Choice.DENY, "always": Choice.ALWAYS}
+CHOICES = {
+    "1": Choice.APPROVE,
+    "0": Choice.DENY,
+    "always": Choice.ALWAYS,
+    "caged": Choice.CAGED,
+    "more": Choice.MORE,
+}
+_TAKEN = (Verdict.DECIDED, Verdict.COUNTED, Verdict.EXTENDED)
 _STATUS = {Verdict.UNKNOWN: 404, Verdict.FOREIGN: 403, Verdict.STALE: 403}  # any other click too late: 409
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -162,9 +168,7 @@ class Page:
         page = self._templates.get_template("page.html").render(
             version=version,
             host=socket.gethostname(),
-            pending=[
-                pending(one, self.login.token(one.id, one.digest), keys_to_remember(one.event)) for one in waiting
-            ],
+            pending=[pending(one, self.login.token(one.id, one.digest), self._gate.offers(one)) for one in waiting],
             past=[past(one) for one in ended],
             cord=state(await self._controls.cord()),
         )
@@ -209,7 +213,7 @@ class Page:
         digest = row.digest if row is not None and known else ""
         decision = Decision(identity[:100], digest, choice, by=BY_PAGE, user=USER, name=NAME, reason=reason)
         click = await self._gate.decide(decision)
-        if click.verdict in (Verdict.DECIDED, Verdict.COUNTED):
+        if click.verdict in _TAKEN:
             return web.Response(status=303, headers={"Location": "/"})
         if click.verdict is Verdict.STALE:
             words = "This form is not one that the page shows now. Nothing was decided; reload the page."

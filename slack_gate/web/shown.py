@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 
 from slack_gate.core.display import one_line, visible
 from slack_gate.core.fields import parts
+from slack_gate.core.offers import Offers
 from slack_gate.core.outcome import ended_at, outcome_of
 from slack_gate.core.request import Request
-from slack_gate.core.rules import Key, runs_caged
 from slack_gate.core.secrets import mask
 from slack_gate.core.wording import always, headline, measure, origin, place
 
@@ -49,6 +49,9 @@ class Pending:
     texts: Sequence[Text]
     facts: Sequence[str]
     always: str  # what Always would remember, empty where it is not offered
+    no_always: str  # why not
+    cage: bool  # whether it can be approved for the cage only
+    more: bool  # whether it can be given more time
     expires: Moment
 
 
@@ -61,8 +64,8 @@ class Past:
     ended: Moment
 
 
-def pending(request: Request, token: str, keys: Sequence[Key]) -> Pending:
-    """All of it: what is not shown whole is not offered for approval. `keys` is what Always would save."""
+def pending(request: Request, token: str, offers: Offers) -> Pending:
+    """All of it: what is not shown whole is not offered for approval."""
     found = parts(request)
     texts = [Text(part.caption, [Line(line) for line in part.shown.split("\n")]) for part in found]
     # As on the card: the size and the last line are those of the command, or of the content below its path.
@@ -79,7 +82,10 @@ def pending(request: Request, token: str, keys: Sequence[Key]) -> Pending:
             f"Asked because {one_line(mask(request.why), 400)}",
             origin(request),
         ],
-        always(keys, runs_caged(request.event)),
+        always(offers.keys, offers.caged),
+        "several people must approve" if request.quorum > 1 else "nothing of this can be remembered exactly",
+        offers.cage,
+        offers.more,
         moment(request.expires_at),
     )
 

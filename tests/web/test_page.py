@@ -358,6 +358,24 @@ async def test_always_says_its_rule_and_saves_it(doors: Doors) -> None:
     assert again["by"] == "always"
 
 
+async def test_what_else_can_be_answered(doors: Doors) -> None:
+    """As on the card: approve for the cage only, and more time as far as the caller can wait."""
+    event = ToolEvent("a", "s", "c", "Bash", {"command": "make all"}, str(doors.projects), rewritable=True)
+    request = await doors.daemon.gate.submit(event, Caller("a" * 32, 5000.0))
+    assert isinstance(request, Request)
+    _, text = await shown(doors)
+    assert Forms(text).buttons[0][2:4] == [("ok", "caged"), ("ok", "more")]
+    assert await doors.decide(request, "more") == 303
+    row = await doors.daemon.store.request(request.id)
+    assert row is not None and row.state is State.PENDING and row.expires_at > request.expires_at
+    assert await doors.decide(request, "caged") == 303
+    row = await doors.daemon.store.request(request.id)
+    assert row is not None and row.state is State.APPROVED and row.caged
+    await doors.asking(command="make all")
+    _, text = await shown(doors)
+    assert ("ok", "caged") not in Forms(text).buttons[0]  # it runs in the cage anyway
+
+
 async def test_always_where_nothing_can_be_remembered(doors: Doors) -> None:
     _, request = await doors.asking(command="rm -rf build")
     _, text = await shown(doors)
