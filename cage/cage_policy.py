@@ -1458,7 +1458,7 @@ def _walk(top: str, search: Search, links: bool) -> list[str]:
         search.spend(1, top)
         with os.scandir(directory) as entries:
             for entry in entries:
-                if entry.name == ".git":
+                if links and entry.name == ".git":
                     found.append(entry.path)
                 elif entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
@@ -1480,23 +1480,40 @@ def _index(path: str, search: Search, cost: int) -> bytes:
 
 
 def _judge_index(path: str, digest: int, search: Search) -> None:
-    """Raise Gated unless every path in the index lies in the working tree: git writes, reads and removes by them."""
+    """Raise Gated unless every path in the index lies in the working tree: git writes, reads and removes by them.
+
+    It is read as git reads it: by the length that an entry tells, or in blocks where the extension IEOT lists them.
+    """
     data = _index(path, search, 10)
-    version, at, name, names = data[7], 12, b"", [b"x"]
+    version, at, name, names, starts = data[7], 12, b"", [b"x"], [12]
     try:
         for _ in range(int.from_bytes(data[8:12], "big")):
-            begin = at + 42 + digest + (2 if data[at + 40 + digest] & 0x40 else 0)
+            flags = int.from_bytes(data[at + 40 + digest : at + 42 + digest], "big")
+            begin = at + 42 + digest + (2 if flags & 0x4000 else 0)
             kept = 0
             if version == 4:  # as much of the name before as is not dropped; the number's digits have 7 bits
                 less = data[begin] & 0x7F
                 while data[begin] & 0x80:
                     begin += 1
                     less = (less + 1) << 7 | data[begin] & 0x7F
-                begin, kept = begin + 1, max(len(name) - less, 0)
+                begin, kept = begin + 1, len(name) - less
             end = data.index(b"\0", begin)
             name = name[:kept] + data[begin:end]
+            if kept < 0 or flags & 0xFFF != min(len(name), 0xFFF):
+                raise ValueError
             at = end + 1 if version == 4 else at + (end - at + 8) // 8 * 8
             names.append(name)
+            starts.append(at)
+        found = data.find(b"IEOT", at)
+        while found >= 0:
+            size, done = int.from_bytes(data[found + 4 : found + 8], "big"), 0
+            for block in range(found + 12, found + 8 + size, 8):
+                if int.from_bytes(data[block : block + 4], "big") != starts[done]:
+                    raise ValueError
+                done += int.from_bytes(data[block + 4 : block + 8], "big")
+            if done != len(starts) - 1:
+                raise ValueError
+            found = data.find(b"IEOT", found + 1)
     except (IndexError, ValueError):
         raise Gated("the repository's index is odd") from None
     together = b"/" + b"/\0/".join(names).lower() + b"/"

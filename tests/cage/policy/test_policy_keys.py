@@ -138,7 +138,8 @@ NO_KEY = {
         mapfile a; test -v x; ulimit x; umask 0; shopt -s x; printf -v a b; exit 1; cd; cd -; cd -P x; cd a b; fc x
         bind x; wait; coproc x""",
     "interpreters": """python3 /usr/lib/net_git.py /bin/a /bin/b -- git push
-        python3 -I -S /usr/lib/net_git.py a; python3 a.py; python3 ./a.py; python3 -c x; python3; python3 -; python -i; node a.js
+        python3 -I -S /usr/lib/net_git.py a
+        python3 a.py; python3 ./a.py; python3 -c x; python3; python3 -; python -i; node a.js
         node -e x; ruby a.rb; perl -e x; perl a; php a; lua a; python3 /tmp/a.py; python3 ~/projects/a.py
         python3 -m http.server; python3 -m evil; java -jar a.jar; Rscript a; python3.12 a.py; bun a.ts; deno a.ts -x""",
     "programs by path in writable or unknown places": """./x; ./gradlew build; ../x; bin/x; /tmp/x; ~/projects/x

@@ -1073,6 +1073,69 @@ def test_an_ordinary_index_of_any_form_is_green(version: int, form: str, house: 
     assert house.why("git add -A", repo).rule == "git that runs nothing of the repository's choosing"
 
 
+def hidden_by_length(house: House) -> None:
+    """An entry tells a shorter name than it holds: git finds the next one where a reader of names does not."""
+    index = house.repo / ".git" / "index"
+    body = bytearray(index.read_bytes()[:-20])
+    at = body.index(b"a.txt")
+    body[at - 1] = 3
+    index.write_bytes(sealed(bytes(body)))
+
+
+def hidden_by_blocks(house: House) -> None:
+    """Read block by block, the entries are others than read one after the other."""
+    house.repo.joinpath("n").mkdir()
+    for number in range(30):
+        (house.repo / "n" / f"{number}").write_text("")
+    git(house.repo, "config", "index.threads", "2")
+    git(house.repo, "add", ".")
+    index = house.repo / ".git" / "index"
+    body = bytearray(index.read_bytes()[:-20])
+    count = int.from_bytes(body[8:12], "big")
+    table = b"\0\0\0\1" + (12).to_bytes(4, "big") + (count - 1).to_bytes(4, "big")
+    table += (12).to_bytes(4, "big") + (1).to_bytes(4, "big")  # the first entry a second time, in place of the last
+    index.write_bytes(sealed(bytes(body) + b"IEOT" + len(table).to_bytes(4, "big") + table))
+
+
+@pytest.mark.parametrize("hide", [hidden_by_length, hidden_by_blocks])
+def test_an_index_that_git_reads_otherwise_is_asked(hide: Callable[[House], None], house: House) -> None:
+    hide(house)
+    assert house.bash("git rev-parse HEAD") == "green"
+    assert house.why("git add -A").rule == "the repository's index is odd"
+
+
+def test_an_index_of_ordinary_blocks_is_green(house: House) -> None:
+    git(house.repo, "config", "index.threads", "2")
+    (house.repo / "n").mkdir()
+    for number in range(70):
+        (house.repo / "n" / f"{number}").write_text("")
+    git(house.repo, "add", "-A")
+    assert b"IEOT" in (house.repo / ".git" / "index").read_bytes()
+    assert house.bash("git add -A") == "green"
+    for broken in (b"IEOT\0\0\0\4\0\0\0\1", b"IEOT\0\0\0\x0c\0\0\0\1\0\0\0\x0c\0\0\0\1"):
+        index = house.repo / ".git" / "index"
+        index.write_bytes(sealed(index.read_bytes()[:-20] + broken))
+        assert house.bash("git add -A") == "gated"
+
+
+def test_a_long_name_in_the_index(house: House) -> None:
+    """Lengths from 4,095 on are told as 4,095; such a path has to be built in parts."""
+    deep = house.repo
+    for _ in range(20):
+        deep /= "d" * 200
+    shell = "for i in $(seq 20); do mkdir " + "d" * 200 + "; cd " + "d" * 200 + "; done; touch " + "e" * 100
+    run(shell, house.repo, house)
+    name = "/".join(["d" * 200] * 20 + ["e" * 100])
+    run(
+        f"git update-index --add --cacheinfo 100644,{'e69de29bb2d1d6434b8b29ae775ad8c2e48c5391'},{name}",
+        house.repo,
+        house,
+    )
+    assert len(git(house.repo, "ls-files").splitlines()[-1]) > 4095
+    assert house.bash("git branch x") == "green"
+    shutil.rmtree(house.repo / ("d" * 200))
+
+
 def test_an_index_cut_short_or_of_another_kind_is_asked(house: House) -> None:
     index = house.repo / ".git" / "index"
     whole = index.read_bytes()
