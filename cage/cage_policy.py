@@ -1296,8 +1296,9 @@ def judge_git_words(call: Git, place: Place, here: str) -> None:
     if sub == "symbolic-ref" and len(plain) != 1:
         raise Gated("it moves HEAD")
     if sub == "commit":
+        there = os.path.join(here, *call.directories)
         for name, value in call.options:
-            if name in ("-F", "--file") and not _sendable(value, place, os.path.join(here, *call.directories)):
+            if name in ("-F", "--file") and (value == "-" or not _sendable(value, place, there)):
                 raise Gated("the message is not an ordinary file below ~/projects or /tmp")
 
 

@@ -211,7 +211,8 @@ GATED = {
         git worktree remove x; git worktree prune; git init; git submodule add x; git reflog expire --all
         git reflog delete HEAD@{1}; git clean -fd; git rm a; git mv a b; git apply x; git hash-object -w x
         git fast-import; git filter-repo; git prune; git pack-refs; git lfs pull; git st""",
-    "files named by options": """git commit -F /etc/passwd; git commit -F -; git commit --file=/etc/passwd
+    "files named by options": """git commit -F /etc/passwd; git commit -F -; git commit -F-
+        git commit --file=-; git commit --file=/etc/passwd
         git commit -F ../../outside/x; git commit --file ~/.ssh/id; git log --stdin; git add --pathspec-from-file=x
         git commit --pathspec-from-file=x; git checkout --pathspec-from-file=/x; git grep -f /etc/passwd""",
     "missing values": """git commit -m; git log -n; git checkout -b; git log --since; git fetch --depth; git -C
