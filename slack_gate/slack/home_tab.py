@@ -148,7 +148,7 @@ class HomeTab:
         self._unplaced = any(waiting.asked and not waiting.message for waiting in seen.waiting)
         return drawing(
             seen,
-            lambda request: picture_of(request).blocks,
+            lambda request: picture_of(request, self._gate.offers(request)).blocks,
             lambda waiting: self._links.of(waiting.channel, waiting.message),
             self._people.name,
             self._notes.get(user, ()),

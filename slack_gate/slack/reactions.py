@@ -84,9 +84,9 @@ class Reactions:
         if (
             request.state is State.PENDING
             and choice is Choice.APPROVE
-            and not _offers(picture_of(request).blocks, choice)
+            and not _offers(picture_of(request, self._gate.offers(request)).blocks, choice)
         ):
-            return "This card has no Approve, so an emoji does not approve it either. Nothing was decided."
+            return "An emoji approves only what the card itself shows whole. Nothing was decided; press a button."
         decision = Decision(
             request=request.id,
             digest=request.digest,  # the card shows the content of this digest and no other
