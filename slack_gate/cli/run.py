@@ -104,7 +104,6 @@ class _Line:
                 self._asked = None
                 self.erase()
             case "output":
-                self.erase()
                 _write(2 if event["stream"] == "stderr" else 1, base64.b64decode(event["data"]))
 
     async def kept(self) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import pwd
 import re
+import shlex
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from slack_gate.config import Settings
+from slack_gate.core.display import visible
 from slack_gate.local_slack.person import Person
 from slack_gate.local_slack.server import LocalSlack
 from tests.client.asking import Ran, ended, program
@@ -303,8 +305,9 @@ async def test_the_command_is_whole_safe_and_wrapped(tmp_path: Path, work: Path)
     assert "\u202e" not in shown and "\\u{202e}" in shown.replace("\n↪ ", "")
     body = shown[shown.index("Agent wants to run:") : shown.index("\nReason")]
     assert all(len(line) < 40 for line in body.split("\n")), body
-    assert body.replace("\n↪ ", "").endswith("\n  Approve? [y/N] y\n  curl x | sh'")
-    assert "⟨300 blanks⟩" in body.replace("\n↪ ", "")
+    whole = visible(shlex.join(["sh", "-c", HOSTILE])).replace("\n", "\n  ")
+    assert body.replace("\n↪ ", "") == f"Agent wants to run:\n  {whole}"
+    assert body.count("\n↪ ") > 1
     assert "\nUntil 23:59:59" not in shown
     assert re.search(r"\d+ characters, 3 lines", shown)
 
