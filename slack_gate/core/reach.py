@@ -64,7 +64,7 @@ for _what, _names in _PAIRS.items():
             _BY_PAIR.setdefault((_program, _word), set()).add(_what)
         else:
             _BY_PROGRAM.setdefault(_program, set()).add(_what)
-_SUBCOMMANDS = "git npm pnpm yarn pip pip3 uv cargo go docker kubectl helm terraform gh aws gcloud apt apt-get brew make"
+_SUBCOMMANDS = "git npm pnpm yarn pip pip3 uv cargo go docker kubectl helm terraform gh aws gcloud apt apt-get make"
 _WITH_SUBCOMMAND = frozenset(_SUBCOMMANDS.split())
 _SECRET_PLACE = re.compile(
     r"(?:^|/)(?:\.ssh|\.aws|\.gnupg|\.kube|\.netrc|\.npmrc|\.pypirc|\.git-credentials|\.docker/config\.json|\.env[^/]*|"

@@ -54,6 +54,13 @@ class Desk(Protocol):
 class Board(Surface, Protocol):
     """A surface whose messages can be found again."""
 
+    async def complete(self, request: Request, channel: str, message: str) -> None:
+        """Puts what a new message cannot hold below it, and then the buttons that approve; again if need be.
+
+        Raises Undelivered.
+        """
+        ...
+
     async def find(self, request: Request, channel: str) -> list[str] | None:
         """Ids of all messages in the channel that show the request, newest first; None when it lets nobody look.
 
@@ -176,13 +183,16 @@ class Outbox:
 
     async def _try(self, card: Card, desk: Desk) -> None:
         try:
-            if card.request.state is State.PENDING:
+            if _asks(card):
                 await self._ask(card)
             else:
                 await self._redraw(card)
         except Undelivered as fault:
             # Only a refusal says for sure that nothing was posted.
-            await self._failed(card, fault, desk, fault.retry_after is not None and fault.error != RATELIMITED)
+            there = isinstance(fault, _Incomplete)
+            await self._failed(
+                card, fault, desk, there or (fault.retry_after is not None and fault.error != RATELIMITED)
+            )
         except StoreError:
             raise
         except Exception as error:  # a fault of ours: this request ends, the others are still asked
@@ -203,6 +213,7 @@ class Outbox:
                 found = await self._surface.find(card.request, channel) if channel else None
                 if not found:
                     channel, message = await self._surface.post(card.request, card.approver)
+                await self._complete(card, channel, found[0] if found else message)
         except TimeoutError:
             raise Undelivered(f"no answer in {limit:.0f} s", 0.0) from None
         self._refused = None
@@ -212,7 +223,17 @@ class Outbox:
             more = card.attempts > 1  # several tries may have arrived, one of them not yet
         else:
             others, more = [], card.unclear
-        await self._cards.posted(card.id, channel, message, [*others, *([UNKNOWN] if more else [])])
+        strays = [*others, *([UNKNOWN] if more else [])]
+        await self._cards.posted(card.id, channel, message, strays, card.request.revision)
+
+    async def _complete(self, card: Card, channel: str, message: str) -> None:
+        try:
+            await self._surface.complete(card.request, channel, message)
+        except BaseException as fault:
+            await self._cards.found(card.id, channel, (), False)  # where to look for it
+            if isinstance(fault, Undelivered):
+                raise _Incomplete(fault.error, fault.retry_after) from fault
+            raise
 
     async def _channel(self, card: Card) -> str:
         return card.channel or await self._cards.channel(card.approver)
@@ -222,7 +243,8 @@ class Outbox:
     async def _redraw(self, card: Card) -> None:
         """Every message that shows the request, as it stands now."""
         strays, channel, again = list(card.strays), card.channel, None
-        if card.unclear:
+        waits = card.request.state is State.PENDING
+        if card.unclear and not waits:
             channel = await self._channel(card)
             found = await self._surface.find(card.request, channel) if channel else None
             again = self._look_again(card.request, found is not None)
@@ -257,7 +279,7 @@ class Outbox:
     # Failing
 
     async def _failed(self, card: Card, fault: Undelivered, desk: Desk, unclear: bool) -> None:
-        posting = card.request.state is State.PENDING
+        posting = _asks(card)
         fix = self._surface.remedy(fault.error)
         log.warning(
             "a card could not be drawn", request=card.request.id, error=fault.error, **({"fix": fix} if fix else {})
@@ -311,8 +333,17 @@ class Outbox:
                 log.error("requests cannot be ended", error=str(error))
 
 
+class _Incomplete(Undelivered):
+    """The message is there, without all that belongs to it."""
+
+
+def _asks(card: Card) -> bool:
+    """Whether its approver has not been asked yet."""
+    return card.request.state is State.PENDING and not card.message
+
+
 def _lane(card: Card) -> str:
-    return card.approver if card.request.state is State.PENDING else REDRAWING
+    return card.approver if _asks(card) else REDRAWING
 
 
 def _backed_off(retry_after: float, attempts: int) -> float:

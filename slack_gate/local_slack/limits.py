@@ -18,6 +18,8 @@ METHODS = {
     "chat.update": 3,
     "conversations.history": 3,
     "conversations.open": 3,
+    "files.completeUploadExternal": 4,
+    "files.getUploadURLExternal": 4,
     "users.info": 4,
     "views.open": 4,
     "views.publish": 4,

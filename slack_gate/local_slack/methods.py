@@ -17,6 +17,7 @@ from slack_gate.local_slack.blocks import (
     total,
     view_faults,
 )
+from slack_gate.local_slack.files import Files
 from slack_gate.local_slack.grants import Grants
 from slack_gate.local_slack.limits import Limit
 from slack_gate.local_slack.refusal import Refused, invalid_arguments
@@ -78,8 +79,11 @@ def checked_content(args: Args) -> tuple[str | None, Blocks | None]:
 class Methods:
     """The methods over one workspace; `manifest` is the app's."""
 
-    def __init__(self, workspace: Workspace, grants: Grants, manifest: dict[str, Any], limit: Limit | None) -> None:
+    def __init__(
+        self, workspace: Workspace, grants: Grants, manifest: dict[str, Any], limit: Limit | None, files: Files
+    ) -> None:
         self.workspace = workspace
+        self.files = files
         self.grants = grants
         self.limit = limit
         tabs = manifest.get("features", {}).get("app_home", {})
@@ -208,6 +212,19 @@ class Methods:
         )
         return {"message_ts": message.ts}
 
+    def files_get_upload_url_external(self, args: Args) -> Reply:
+        if args.get("length") in (None, ""):
+            raise invalid_arguments("missing required field: length")
+        return self.files.promised(text_argument(args, "filename"), whole_argument(args, "length", 0))
+
+    def files_complete_upload_external(self, args: Args) -> Reply:
+        wanted = json_argument(args, "files", "invalid_arguments")
+        channel = self._channel(text_argument(args, "channel_id"), users_too=False)
+        thread = args.get("thread_ts")
+        return self.files.complete(
+            wanted, channel, None if thread is None else str(thread), str(args.get("initial_comment") or "")
+        )
+
     def views_open(self, args: Args) -> Reply:
         view = self._view(args)
         trigger = self.grants.triggers.get(text_argument(args, "trigger_id"))
@@ -308,6 +325,8 @@ def message_object(message: Message, version: Version | None = None, *, with_met
         found["reactions"] = [{"name": name, "users": users, "count": len(users)} for name, users in counted]
     if message.thread_ts:
         found["thread_ts"] = message.thread_ts
+    if message.files:
+        found["files"] = [{"id": file.id, "name": file.name, "title": file.title} for file in message.files]
     if with_metadata and message.metadata:
         found["metadata"] = message.metadata
     return found

@@ -214,6 +214,7 @@ def shown_message(message: Message) -> dict[str, Any]:
         "thread": message.thread_ts,
         "author": message.author,
         "reactions": message.reactions,
+        "files": [{"name": file.name, "title": file.title, "text": file.text} for file in message.files],
     }
 
 

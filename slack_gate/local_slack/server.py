@@ -13,6 +13,7 @@ from aiohttp import web
 
 from slack_gate.local_slack.events import Events
 from slack_gate.local_slack.faults import Fault, Faults
+from slack_gate.local_slack.files import Files
 from slack_gate.local_slack.grants import Clock, Grants
 from slack_gate.local_slack.home import HomeTabs
 from slack_gate.local_slack.interactions import Click, Interactions
@@ -73,7 +74,8 @@ class LocalSlack:
         interactive = bool(settings.get("interactivity", {}).get("is_enabled"))
         self._interactions = Interactions(self.workspace, self._grants, self._links, interactive)
         limit = None if posting_limit is None else Limit(posting_limit, BURST, clock)
-        self._methods = Methods(self.workspace, self._grants, manifest, limit)
+        self._files = Files(self.workspace, self._faults)
+        self._methods = Methods(self.workspace, self._grants, manifest, limit, self._files)
         fast = None if tiers is None else TierLimits(tiers, clock)
         self._web_api = WebApi(self._methods, self._faults, manifest, self._socket_url, fast)
         self._scopes, self._messages_tab = tuple(self._web_api.scopes), self._methods.messages_tab
@@ -107,12 +109,13 @@ class LocalSlack:
         response_urls = ResponseUrls(self.workspace, self._grants, self._faults)
         app.router.add_post("/actions/{team}/{secret}", response_urls.answer)
         app.router.add_post("/commands/{team}/{secret}", response_urls.answer)
+        app.router.add_post("/upload/v1/{secret}", self._files.receive)
         self._page.add_routes(app.router)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
         await self._runner.setup()
         await web.TCPSite(self._runner, HOST, self.port).start()
         self.port = self._runner.addresses[0][1]
-        self._interactions.root = self._root
+        self._interactions.root = self._files.root = self._root
 
     async def stop(self) -> None:
         """Cuts what is open and frees the port."""

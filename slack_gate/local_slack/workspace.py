@@ -35,6 +35,20 @@ class User:
         return f"D{self.id[1:]}"
 
 
+@dataclass(frozen=True)
+class SharedFile:
+    """A file in a message; a text is drawn as a snippet."""
+
+    id: str
+    name: str
+    title: str
+    data: bytes
+
+    @property
+    def text(self) -> str:
+        return self.data.decode("utf-8", "replace")
+
+
 @dataclass(eq=False)
 class Message:
     """One message in a DM; `text`, `blocks` and the rest show its newest version."""
@@ -52,6 +66,7 @@ class Message:
     """The user who wrote it, None for the app."""
     reactions: dict[str, list[str]] = field(default_factory=dict)
     """Who reacted, by the emoji's name."""
+    files: list[SharedFile] = field(default_factory=list)
 
     @property
     def latest(self) -> Version:

@@ -68,9 +68,6 @@ def unshowable(request: Request) -> str | None:
         return _too_long("working directory", len(request.cwd), cwd, MAX_CWD)
     if tool > MAX_TOOL:
         return _too_long("tool's name", len(request.tool), tool, MAX_TOOL)
-    if files_of(request):
-        drawn = sum(units(part.shown) for part in parts_now(request))
-        return _too_long(what, length, drawn, _room(request))
     longest = max((len(file.text.encode("utf-8", "replace")) for file in files_of(request)), default=0)
     return _too_long(what, length, longest, MAX_FILE) if longest > MAX_FILE else None
 

@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import aiohttp
 from slack_sdk.errors import SlackApiError
@@ -16,9 +17,12 @@ from slack_gate.core.offers import NOTHING, Offers
 from slack_gate.core.ports import Undelivered
 from slack_gate.core.request import Request, State
 from slack_gate.core.rules import keys_to_remember, runs_caged
-from slack_gate.slack.cards import Picture, card, ending
+from slack_gate.slack.cards import Picture, card, ending, files_of
+from slack_gate.slack.files import share
 from slack_gate.slack.people import People
 from slack_gate.slack.remedies import remedy
+
+Answer = TypeVar("Answer")
 
 EVENT = "slack_gate_request"  # marks a card: metadata that people do not see, with the request's id
 PAGE = 200  # messages of a channel's history in one call
@@ -46,12 +50,13 @@ class Messenger:
         self._offers = offers or usual_offers
         self._people = People(client)
         self._looks: dict[str, _Look] = {}  # by channel
+        self._shared: set[str] = set()  # messages whose files are there, and their buttons not yet
 
     async def post(self, request: Request, approver: str) -> tuple[str, str]:
         """Channel and ts of the new message in the approver's DM. Raises Undelivered, also if nobody would read it."""
         if (why := await self._people.inactive(approver)) is not None:
             raise Undelivered(f"approver_inactive ({why})", None)
-        picture = self._picture(request)
+        picture = self._picture(request, complete=False)
         reply = await self._call(
             self._client.chat_postMessage(
                 channel=approver,
@@ -67,6 +72,17 @@ class Messenger:
         if not isinstance(channel, str) or not isinstance(message, str):
             raise Undelivered("an answer without a message id", RETRY_S)
         return channel, message
+
+    async def complete(self, request: Request, channel: str, message: str) -> None:
+        """What the card does not show, into its thread, and then the buttons that approve. Raises Undelivered."""
+        files = files_of(request)
+        if not files:
+            return
+        if message not in self._shared:
+            await self._call(share(self._client, files, channel, message))
+            self._shared.add(message)
+        await self._update(self._picture(request), channel, message)
+        self._shared.discard(message)
 
     async def find(self, request: Request, channel: str) -> list[str] | None:
         """The ts of every message in the channel that shows the request, newest first; None without the right to look.
@@ -132,15 +148,15 @@ class Messenger:
             else:
                 raise Undelivered(fault.error, RETRY_S) from fault
 
-    def _picture(self, request: Request) -> Picture:
-        return picture_of(request, self._offers(request) if request.state is State.PENDING else NOTHING)
+    def _picture(self, request: Request, complete: bool = True) -> Picture:
+        return picture_of(request, self._offers(request) if request.state is State.PENDING else NOTHING, complete)
 
     async def _update(self, picture: Picture, channel: str, message: str) -> None:
         await self._call(
             self._client.chat_update(channel=channel, ts=message, text=picture.text, blocks=picture.blocks)
         )
 
-    async def _call(self, call: Awaitable[AsyncSlackResponse]) -> AsyncSlackResponse:
+    async def _call(self, call: Awaitable[Answer]) -> Answer:
         try:
             return await call
         except SlackApiError as error:
@@ -180,8 +196,9 @@ class _Look:
     begun: bool = False
 
 
-def picture_of(request: Request, offers: Offers | None = None) -> Picture:
-    return card(request, usual_offers(request) if offers is None else offers)
+def picture_of(request: Request, offers: Offers | None = None, complete: bool = False) -> Picture:
+    """`complete`: what the card does not show is in its thread; only then can it be approved."""
+    return card(request, usual_offers(request) if offers is None else offers, complete=complete)
 
 
 def usual_offers(request: Request) -> Offers:

@@ -159,9 +159,9 @@ async def test_malformed_events_are_denied_and_logged(tmp_path: Path, event: byt
 
 async def test_what_cannot_be_shown_whole_is_denied_with_its_length(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
-        ended = await h.bash("echo " + "x" * 50_000)
+        ended = await h.bash("echo " + "\u200b" * 130_000)
         assert ended.decision == "deny"
-        assert "50005 characters" in ended.reason
+        assert "130005 characters" in ended.reason
         hook, card = await h.asked("echo " + "y" * 3000)
         await h.ana.click(card, "Approve")
         assert (await h.ended(hook)).decision == "allow"

@@ -17,7 +17,7 @@ from slack_gate.core.offers import Offers, uneditable
 from slack_gate.core.request import Request, State, digest
 from slack_gate.core.rules import keys_to_remember, runs_caged
 from slack_gate.local_slack.blocks import UPDATE_TEXT, message_faults, total, view_faults
-from slack_gate.slack.cards import MAX_FILE, Picture, card, ending, files_of, unshowable
+from slack_gate.slack.cards import Picture, card, ending, files_of, unshowable
 from slack_gate.slack.modals import edit_modal, reason_modal, scope_modal
 
 BUDGET = 8000

@@ -4,6 +4,7 @@ import { fresh, make, place } from "./dom.js";
 import { emoji, mrkdwn } from "./text.js";
 
 const drawn = new Map(); // where and ts → { drawing, node }
+const PIECE = 500; // characters of a snippet shown at first
 const CHOICE = ["+1", "white_check_mark", "x", "-1", "eyes"];
 
 export function face(name, app = false) {
@@ -68,7 +69,7 @@ export function messageNode(where, message, screen) {
   const context = { names, press, errors: {}, values: {} };
   const body = message.blocks.length
     ? message.blocks.map((block) => draw(block, context))
-    : [make("div", { className: "text" }, mrkdwn(message.text, names))];
+    : message.text ? [make("div", { className: "text" }, mrkdwn(message.text, names))] : [];
   const time = new Date(Number(message.ts) * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
   const who = message.author ? names[message.author] ?? message.author : state.app;
   const node = make(
@@ -79,6 +80,7 @@ export function messageNode(where, message, screen) {
       message.ephemeral && make("p", { className: "notice" }, "Only visible to you"),
       make("p", { className: "from" }, make("strong", {}, who), message.author ? null : badge(), make("time", {}, time)),
       body,
+      message.files.map(snippet),
       message.ephemeral && make("button", { type: "button", className: "see-more",
         onclick: () => act({ do: "dismiss", ts: message.ts }) }, "Dismiss message"),
       reactions(message, screen),
@@ -88,6 +90,16 @@ export function messageNode(where, message, screen) {
   );
   drawn.set(`${where} ${message.ts}`, { drawing, node });
   return node;
+}
+
+// As Slack shows a text file: its title, a piece of it, and all of it on demand.
+function snippet({ title, text }) {
+  const more = text.length > PIECE && make("button", { type: "button", className: "see-more", onclick: () => {
+    lines.textContent = text;
+    more.remove();
+  } }, `Show all ${text.length} characters`);
+  const lines = make("pre", { tabindex: "0" }, text.slice(0, PIECE));
+  return make("figure", { className: "snippet" }, make("figcaption", {}, title), lines, more);
 }
 
 function reactions(message, { state, names, act }) {
