@@ -25,30 +25,15 @@ if TYPE_CHECKING:
 
 # ---------------------------------------------------------------- tools
 
-UNGATED = {  # tools that touch nothing outside the conversation, and why
-    "Read": "reads a file",
-    "Glob": "lists file names",
-    "Grep": "searches files",
-    "LS": "lists a directory",
-    "NotebookRead": "reads a notebook",
-    "TodoRead": "reads the agent's own list",
-    "TodoWrite": "writes the agent's own list",
-    "TaskCreate": "writes the agent's own list",
-    "TaskUpdate": "writes the agent's own list",
-    "TaskGet": "reads the agent's own list",
-    "TaskList": "reads the agent's own list",
-    "TaskOutput": "reads the output of a call that was judged when it was made",
-    "TaskStop": "ends a call that was judged when it was made",
-    "BashOutput": "reads the output of a call that was judged when it was made",
-    "AgentOutputTool": "reads the output of a call that was judged when it was made",
-    "KillShell": "ends a call that was judged when it was made",
-    "KillBash": "ends a call that was judged when it was made",
-    "AskUserQuestion": "asks the person in front of the agent",
-    "EnterPlanMode": "changes how the agent talks, not what it may do",
-    "ExitPlanMode": "shows a plan; the host asks by itself",
-    "ToolSearch": "loads descriptions of tools; using one is judged",
-    "StructuredOutput": "shapes the agent's answer",
+_UNGATED = {  # why tools touch nothing outside the conversation, and which do so
+    "reads files or their names": "Read Glob Grep LS NotebookRead",
+    "reads or writes the agent's own list": "TodoRead TodoWrite TaskCreate TaskUpdate TaskGet TaskList",
+    "reads or ends a call that was judged when it was made": """TaskOutput TaskStop BashOutput AgentOutputTool
+        KillShell KillBash""",
+    "asks or tells the person in front of the agent": "AskUserQuestion ExitPlanMode",
+    "changes how the agent talks, not what it may do": "EnterPlanMode ToolSearch StructuredOutput",
 }
+UNGATED = {tool: reason for reason, tools in _UNGATED.items() for tool in tools.split()}
 BASH_FIELDS = frozenset("command description timeout run_in_background dangerouslyDisableSandbox".split())
 FILE_TOOLS = {  # the field that names the file, and the fields that name no file
     "Write": ("file_path", frozenset({"content"})),
@@ -1712,24 +1697,18 @@ _RUN_BY = {  # of these only some subcommands run project code
 }
 
 
-class Program:
-    """How the words of a program make a key: how many, and which subcommands and options carry something else."""
-
-    __slots__ = ("depth", "options", "subs")
-
-    def __init__(self, depth: str, subs: str, options: str) -> None:
-        self.depth, self.subs, self.options = int(depth), frozenset(subs.split()), tuple(options.split())
+# How the words of a program make a key: how many, and which subcommands and options carry something else.
+_programs: dict[str, tuple[int, frozenset[str], tuple[str, ...]]] = {}  # the table's rows taken apart, on first use
+_NO_ROW = (1, _NONE, ())
 
 
-_programs: dict[str, Program] = {}  # the table's rows taken apart, on first use
-
-
-def _program(name: str) -> Program | None:
+def _program(name: str) -> tuple[int, frozenset[str], tuple[str, ...]]:
     if not _programs:
         for row in _PROGRAMS.strip().split("\n"):
             names, depth, subs, options = row.split("|")
-            _programs.update(dict.fromkeys(names.replace("+", "\0").split(), Program(depth, subs, options)))
-    return _programs.get(name)
+            taken = (int(depth), frozenset(subs.split()), tuple(options.split()))
+            _programs.update(dict.fromkeys(names.replace("+", "\0").split(), taken))
+    return _programs.get(name, _NO_ROW)
 
 
 def keys(command: str) -> list[tuple[str, ...]]:
@@ -1790,17 +1769,18 @@ def _is_foreign(word: str) -> bool:
 
 
 def _table_key(argv: tuple[str, ...], base: str) -> tuple[str, ...] | None:
-    anything = _program("*")
-    rows = [row for row in (_program("\0".join((base, *argv[1:at]))) for at in (1, 2)) if row]
-    depth = rows[-1].depth if rows else 1
-    if anything is None or _carries(argv[1:], anything.options + (rows[0].options if rows else ())):
+    _, anything, carrying = _program("*")
+    first, second = _program(base), _program("\0".join((base, *argv[1:2])))
+    known = first is not _NO_ROW
+    if _carries(argv[1:], carrying + first[2]):
         return None
-    if not rows and base not in _SIMPLE:
-        if argv[1:2] and argv[1] in anything.subs:
+    if not known and base not in _SIMPLE:
+        if argv[1:2] and argv[1] in anything:
             return None
         return argv[:1] if base in RUNNERS else _exact_key(argv)
+    depth = second[0] if argv[1:] and second is not _NO_ROW else first[0]
     for at, word in enumerate(argv[1:depth]):
-        if not _is_key_word(word) or word[0] in "-+@" or (at < len(rows) and word in rows[at].subs):
+        if not _is_key_word(word) or word[0] in "-+@" or word in (first[1], second[1], _NONE)[min(at, 2)]:
             return None
         if at == 0 and ("/" in word or "." in word):  # a script, where a subcommand should stand
             return None
@@ -1818,7 +1798,7 @@ def _exact_key(argv: tuple[str, ...]) -> tuple[str, ...] | None:
 def _is_program_name(word: str) -> bool:
     stem = word.lower().rstrip("0123456789")
     lists = (CARRIERS, NEVER, AGENTS, INTERPRETERS, RUNNERS, _SIMPLE, _KEYS_BY_HAND)
-    return any(stem in names for names in lists) or word.startswith(_PREFIXES) or _program(stem) is not None
+    return any(stem in names for names in lists) or word.startswith(_PREFIXES) or _program(stem) is not _NO_ROW
 
 
 def _carries(words: tuple[str, ...], options: tuple[str, ...]) -> bool:
