@@ -93,14 +93,13 @@ async def test_by_keyboard_alone(browser: Browser, doors: Doors) -> None:
     seen = await visit(browser, doors)
     page = seen.page
     order = []
-    for _ in range(4):
+    for _ in range(5):
         await page.keyboard.press("Tab")
-        order.append(await page.evaluate("document.activeElement.name + ' ' + document.activeElement.tagName"))
-    assert order == ["reason TEXTAREA", "ok BUTTON", "ok BUTTON", "undefined SUMMARY"]
-    assert await page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
-    await page.keyboard.press("Shift+Tab")
-    await page.keyboard.press("Shift+Tab")
-    await page.keyboard.press("Shift+Tab")
+        order.append(await page.evaluate("document.activeElement.name || document.activeElement.tagName"))
+        assert await page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+    assert order == ["reason", "ok", "ok", "ok", "SUMMARY"]  # as they stand
+    for _ in range(4):
+        await page.keyboard.press("Shift+Tab")
     await page.keyboard.type("not today")
     await page.keyboard.press("Enter")  # a line end, no button: typing a reason approves nothing
     await page.keyboard.press("Tab")
@@ -112,8 +111,6 @@ async def test_by_keyboard_alone(browser: Browser, doors: Doors) -> None:
     assert answer["decision"] == "denied" and "not today" in answer["message"]
     task, request = await doors.asking(command="make install")
     await expect(page.get_by_role("article")).to_be_visible()
-    for _ in range(2):
-        await page.keyboard.press("Tab" if not await focused(page, "Approve") else "Shift")
     while not await focused(page, "Approve"):
         await page.keyboard.press("Shift+Tab")
     await page.keyboard.press("Space")
