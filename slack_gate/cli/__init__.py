@@ -18,6 +18,7 @@ COMMANDS = {
     "doctor": "Check the whole installation, with the fix for each fault; exit 0 when healthy.",
     "explain": "What would become of a call, by which rule, and the way that needs no asking.",
     "hook": "One agent event from stdin to the daemon (an installed hook calls slack_gate/hook.py: faster).",
+    "init": "Make the home and its config.toml, from what you type.",
     "install": "Write the hook into an agent's settings, and what it trusts out of the agent's reach.",
     "log": "Show the log, or verify that nothing in it was changed or removed.",
     "mcp": "The MCP server on stdin and stdout: run_command, request_approval, get_decision.",

@@ -1,0 +1,75 @@
+"""slack-gate init"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from slack_gate.config import Settings, default_home, load
+from slack_gate.core.display import visible
+from slack_gate.daemon.serve import make_private
+from slack_gate.errors import ConfigError
+
+NEXT = """\
+Next:
+  slack-gate install claude-code    the hook, and a copy of the program out of the agent's reach
+  slack-gate serve                  the daemon
+  slack-gate doctor                 whether all of it holds together"""
+
+
+@click.command()
+def init() -> None:
+    """Make the home and its config.toml, from what you type; the tokens are not shown.
+
+    Whatever is left empty is left out. A config.toml that is there already stays as it is.
+    """
+    home = default_home()
+    path = home / "config.toml"
+    if path.exists():
+        raise ConfigError(f"{path} is there already and stays as it is.", "Edit it, or move it away.")
+    click.echo("The Slack app's page has the tokens, a person's profile in Slack the member id: docs/slack-app.md.")
+    answers = {
+        "slack_bot_token": _asked("Bot token, xoxb-…: ", hidden=True),
+        "slack_app_token": _asked("App-level token, xapp-…: ", hidden=True),
+        "approvers": _asked("Member ids of the people who may approve, separated by commas: "),
+    }
+    given = {name: value for name, value in answers.items() if value}
+    load(home=home, **given)  # refused here, before anything is written
+    make_private(home)
+    _write(path, _text(given))
+    click.echo(f"Wrote {path}, which only you can read.\n{NEXT}")
+
+
+def _asked(question: str, hidden: bool = False) -> str:
+    """One line, without the blanks around it."""
+    if sys.stdin.isatty():
+        return (getpass.getpass(question) if hidden else input(question)).strip()
+    return sys.stdin.readline().strip()
+
+
+def _text(given: dict[str, str]) -> str:
+    """TOML: what was given, then every other setting as a comment."""
+    lines = ["# Settings of slack-gate; the environment wins. README.md has the table.", ""]
+    lines += [f"{name} = {json.dumps(value)}" for name, value in given.items()]
+    for name, field in Settings.model_fields.items():
+        if name not in given and name != "home":
+            lines += ["", f"# {field.description}", f"# {name} = {_shown(field.default)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _shown(default: object) -> str:
+    return json.dumps(default) if isinstance(default, (bool, int, str)) else '""'
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ConfigError(f"{visible(str(path))} cannot be written: {error.strerror}.") from None
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
