@@ -175,7 +175,8 @@ async def test_a_click_nobody_acknowledged_is_sent_again_and_says_so() -> None:
             await client.chat_postMessage(channel="U0ANA", text="x", blocks=card())
             slack.lose_acks(1)
             pressed = asyncio.create_task(ana.click(await ana.wait_for_message(), "Approve"))
-            first = await link.receive_json()
+            while (first := await link.receive_json())["type"] != "interactive":
+                pass
             await link.send_json({"envelope_id": first["envelope_id"]})  # lost
             again = await link.receive_json()
             assert "retry_attempt" not in first
