@@ -57,23 +57,28 @@ class Storm:
     place: Path
     settings: dict[str, Settings]
     chance: random.Random
+    within: dict[str, tuple[str, ...]] = field(default_factory=dict)  # words before a daemon's command
+    dead_s: float = 0.0  # after so long a daemon is taken for dead; 0: as in earnest
     processes: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
     runs: list[asyncio.Task[dict[str, Any] | None]] = field(default_factory=list)
     pressed: dict[str, set[str]] = field(default_factory=dict)  # by request: what was pressed on its cards
     kills: int = 0
+    pause: bool = False  # the person looks elsewhere
 
     # Daemons
 
     async def start(self, name: str, death: tuple[str, str, int] = LIVE) -> bool:
         """Whether it told that it is ready; it may be meant to die before."""
-        address = f"\0gate-storm-{secrets.token_hex(8)}"
+        address = str(self.place / f"notify-{secrets.token_hex(4)}")  # a path: the daemon may be on another network
         settings = self.settings[name]
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
             notify.bind(address)
             notify.setblocking(False)
-            more = {"NOTIFY_SOCKET": "@" + address[1:], "SLACK_GATE_DATABASE_URL": settings.database_url}
+            more = {"NOTIFY_SOCKET": address, "SLACK_GATE_DATABASE_URL": settings.database_url}
+            more |= {"TESTS_DEAD_S": str(self.dead_s or "")}
             process = await asyncio.create_subprocess_exec(
+                *self.within.get(name, ()),
                 *(sys.executable, "-m", "tests.crash.launcher", *map(str, death), "serve", "--approver", "slack"),
                 env=environment(settings, **{key: value for key, value in more.items() if value}),
                 cwd=ROOT,
@@ -156,21 +161,21 @@ class Storm:
     async def rain(self, total: int, at_once: int, kills: int) -> None:
         """`total` hooks, `at_once` of them at a time, over all daemons; `kills` of these at random moments. Each is
         started again at once."""
-        places = sorted(self.chance.sample(range(total), kills))
-        restarts: list[asyncio.Task[bool]] = []
+        places = set(self.chance.sample(range(at_once, total), kills))
+        restarts: dict[str, asyncio.Task[bool]] = {}
         for number in range(total):
-            while sum(not asked.task.done() for asked in self.asked) >= at_once:
-                await asyncio.wait(
-                    [asked.task for asked in self.asked if not asked.task.done()], return_when=asyncio.FIRST_COMPLETED
-                )
-            if places and number == places[0]:
-                places.pop(0)
-                await asyncio.gather(*restarts)
+            while len(waiting := [asked.task for asked in self.asked if not asked.task.done()]) >= at_once:
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if number in places:
+                await asyncio.gather(*restarts.values())
                 name = self.chance.choice(list(self.settings))
                 await self.kill(name)
-                restarts = [asyncio.create_task(self.start(name))]
-            self.ask(self.chance.choice(list(self.settings)))
-        await asyncio.gather(*restarts)
+                restarts[name] = asyncio.create_task(self.start(name))
+            up = [name for name in self.settings if name not in restarts or restarts[name].done()]
+            if not up:  # a hook that finds no daemon at all refuses at once, and proves little
+                await asyncio.gather(*restarts.values())
+            self.ask(self.chance.choice(up or list(self.settings)))
+        await asyncio.gather(*restarts.values())
         await self.settled()
 
     # The person
@@ -178,7 +183,7 @@ class Storm:
     async def clicks(self) -> None:
         """Presses whatever can be pressed, in random order, until cancelled."""
         while True:
-            open_cards = [message for message in self.ana.messages if message.has_button("Approve")]
+            open_cards = [message for message in self.ana.messages if message.has_button("Approve") and not self.pause]
             self.chance.shuffle(open_cards)
             for card in open_cards[:16]:
                 label = self.chance.choice(["Approve", "Approve", "Deny"])
@@ -238,8 +243,8 @@ class Storm:
             State.FINISHED: "pproved",
             State.LOST: "pproved",
             State.DENIED: "Denied",
-            State.CANCELLED: "ancelled",
-            State.EXPIRED: "xpired",
+            State.CANCELLED: "Withdrawn",
+            State.EXPIRED: "Expired",
         }
         for message in self.ana.messages:
             request = _request_of(message)

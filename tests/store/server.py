@@ -34,14 +34,14 @@ class Server:
     place: Path
     port: int
     host: str = "127.0.0.1"
-    within: tuple[str, ...] = ()  # words before the server's command, to start it elsewhere
+    within: tuple[str, ...] = ()  # words before the server's command, to start it on another network
     process: subprocess.Popen[bytes] | None = None
     databases: list[str] = field(default_factory=list)
 
     def start(self) -> None:
         log = (self.place / "server.log").open("ab")
         settings = {
-            "listen_addresses": self.host,
+            "listen_addresses": "127.0.0.1" if self.host == "127.0.0.1" else "*",
             "port": str(self.port),
             "unix_socket_directories": "",
             "max_connections": "60",
