@@ -156,7 +156,7 @@ def _upstream(call: policy.Git, repository: policy.Repository, branch: str, remo
         now = [(n, v) for s, n, v in repository.settings if s == "branch." + source and n in ("remote", "merge")]
         if now not in ([], [("remote", remote), ("merge", target)]):
             raise policy.Gated("the branch " + source + " follows another one")
-        text += "" if now else f'[branch "{source}"]\n\tremote = {remote}\n\tmerge = {target}\n'
+        text += "" if now else f'[branch "{source}"]\n\tremote = "{remote}"\n\tmerge = "{target}"\n'
     return text
 
 

@@ -172,6 +172,14 @@ def test_what_is_pruned_goes(house: House, remote: Path) -> None:
     assert "origin/side" not in git(house.repo, "branch", "-r")
 
 
+def test_a_name_that_could_begin_a_comment(house: House, remote: Path) -> None:
+    git(house.repo, "checkout", "-q", "-b", "a#1")
+    done = by_wrapper("git push -u origin a#1", house)
+    assert done.returncode == 0, done.stderr
+    assert git(house.repo, "config", "branch.a#1.merge").strip() == "refs/heads/a#1"
+    assert by_wrapper("git push", house).returncode == 0
+
+
 def test_a_linked_worktree(house: House, remote: Path) -> None:
     linked = house.projects / "linked"
     git(house.repo, "worktree", "add", "-q", str(linked), "-b", "topic")
