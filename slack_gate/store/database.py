@@ -184,10 +184,11 @@ class Database:
             connection.close()
 
     async def close(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self.dispose)
         self._thread.shutdown()
 
-    def _close(self) -> None:
+    def dispose(self) -> None:
+        """Without the thread: for who has used `transaction` alone."""
         if self._connection is not None:
             self._connection.close()
         self._engine.dispose()

@@ -7,6 +7,7 @@ from pathlib import Path
 from sqlalchemy import Connection, inspect, select, text
 
 from slack_gate.errors import StoreError
+from slack_gate.store.database import Database
 from slack_gate.store.tables import SCHEMA_VERSION, about
 
 HEAD = "0004"  # the newest migration
@@ -44,6 +45,15 @@ def migrate(connection: Connection, revision: str) -> None:
         command.upgrade(config, revision)
     else:
         command.downgrade(config, revision)
+
+
+def back(url: str, revision: str) -> None:
+    """Takes the database at `url` back to what an older program made; every daemon must be stopped. Raises StoreError."""
+    database = Database(url)
+    try:
+        database.transaction(lambda connection: migrate(connection, revision))
+    finally:
+        database.dispose()
 
 
 def _revision(connection: Connection) -> str | None:

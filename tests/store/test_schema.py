@@ -200,3 +200,11 @@ async def test_a_migration_that_fails_leaves_nothing(place: Place) -> None:
     await run(place, sql("DROP TABLE heartbeats"))
     async with place.store():
         pass
+
+
+async def test_going_back_by_hand(place: Place) -> None:
+    await run(place, schema.prepare, insert("requests", OLD_REQUEST))
+    await asyncio.to_thread(schema.back, place.url, "0002")
+    assert await run(place, sql("SELECT version_num FROM alembic_version")) == "0002"
+    async with place.store() as store:
+        assert [request.id for request in await store.pending(HOME)] == ["SG-1"]
