@@ -117,6 +117,11 @@ def first_programs(command: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def may_hold_secrets(path: str) -> bool:
+    """By its name alone."""
+    return _SECRET_PLACE.search(path) is not None
+
+
 def mcp(tool: str) -> tuple[str, str] | None:
     """Server and tool of an MCP tool's name."""
     match = _MCP.fullmatch(tool)

@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
+from cage import cage_policy
 from slack_gate.core import rules
 from slack_gate.core.answer import Answer, Ruling, changed, deny, settled
 from slack_gate.core.cord import LEFT, NO_PROMPT, NOWHERE, Place, denial
 from slack_gate.core.event import APPROVAL, RUNS, NoDecision, ToolEvent
 from slack_gate.core.offers import Offers
-from slack_gate.core.ports import Click, Clock, Entry, LookBack, Store, Verdict, Waiting
+from slack_gate.core.ports import Click, Clock, Entry, Files, LookBack, Store, Verdict, Waiting
 from slack_gate.core.request import (
     BY_PAGE,
     BY_RULES,
@@ -47,6 +48,7 @@ MIN_S = 0.5  # a client may say that it cannot wait at all
 MARGIN_S = 5.0  # the request ends this long before its client gives up
 
 _UNRECORDED = "The answer to it could not be recorded, and the person was told so; it did not run."
+_OTHER_FILE = "The file has changed since this was drawn. The card is drawn anew; look at it again."
 _CHANGED = (
     "It was approved, but a script that it names has changed since it was asked, so it did not run. "
     "Ask again with the script as it is now."
@@ -92,6 +94,7 @@ class Gate:
         clock: Clock,
         unshowable: Callable[[Request], str | None],
         changed: Callable[[], None],
+        files: Files | None = None,
     ) -> None:
         self._store = store
         self._waiting = waiting
@@ -101,6 +104,7 @@ class Gate:
         self._clock = clock
         self._unshowable = unshowable
         self._changed = changed
+        self._files = files
         self._viewers = 0  # people who look at the page now
         doors = {BY_PAGE: bool(house.page), BY_TERMINAL: house.terminal}
         self._doors = {by for by, is_open in doors.items() if is_open}
@@ -200,6 +204,8 @@ class Gate:
         if (too_long := await apart(lambda: self._unshowable(request), caller.size)) is not None:
             return await self._refused(event, too_long)
         request = replace(request, digest=await self._digest(event, request.key))
+        if (files := self._files) is not None and event.tool in cage_policy.FILE_TOOLS:
+            await in_thread(lambda: files.look(request))
         self._unattended(request)
         house = self._house
         filed = await self._store.submitted(request, approvers, house.surface, house.escalate)
@@ -378,6 +384,8 @@ class Gate:
                 return Click(Verdict.UNREMEMBERABLE, request)
             if denied := (await self.preview(request, decision.scope)).denied:
                 return Click(Verdict.DENIED_BEFORE, request, why=_denied_words(denied))
+        if decision.choice not in (Choice.DENY, Choice.MORE) and await self._other_file(request):
+            return Click(Verdict.UNFIT, request, why=_OTHER_FILE)
         if decision.choice is not Choice.DENY and (unfit := await self._unfit(decision, request)) is not None:
             return Click(Verdict.UNFIT, request, why=unfit)
         return await self._store.decided(decision, keys, [str(key) for key in keys], self._clock())
@@ -402,6 +410,15 @@ class Gate:
         if decision.choice is Choice.CAGED and self._released.caged(event) is None:
             return "This call cannot be run in the cage. Approve or deny it as it is."
         return None
+
+    async def _other_file(self, request: Request) -> bool:
+        """Whether the file it would change is not the one that its card shows any more; then the card is drawn anew."""
+        files = self._files
+        if files is None or request.command is not None or not await in_thread(lambda: files.changed(request)):
+            return False
+        await self._store.renewed(request.id, self._clock())
+        self._changed()
+        return True
 
     async def _lift(self, decision: Decision) -> Click:
         lifted = await self._store.lifted(decision.request, decision.by, decision.user, decision.name, self._clock())
@@ -500,6 +517,8 @@ class Gate:
         for request in requests:
             self._waiting.wake(request.id)
             self._questions.discard(request.id)
+            if self._files is not None and request.state is not State.PENDING:
+                self._files.forget(request.id)
         if requests:
             self._changed()
 

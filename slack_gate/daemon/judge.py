@@ -133,6 +133,10 @@ class Judge:
         """Whether cages start here."""
         return self._cages
 
+    def is_own(self, path: str) -> bool:
+        """Whether this resolved path leads into the gate's own files."""
+        return self._own_files.holds(path)
+
     def explained(self, event: ToolEvent) -> Judgement:
         if event.executor is not None:
             return self._classifier.explain("Bash", {"command": event.command}, event.cwd)

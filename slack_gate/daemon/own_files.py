@@ -58,6 +58,10 @@ class OwnFiles:
             return "These are slack-gate's own files; no tool may read or change them."
         return None
 
+    def holds(self, path: str) -> bool:
+        """Whether this resolved path leads into one of the places."""
+        return any(is_inside(path, place) for place in self._places)
+
     def reached_by(self, event: ToolEvent) -> bool:
         """Whether the call names, or a command works in, a directory that holds one of the places, or a guarded file.
 

@@ -25,6 +25,7 @@ from slack_gate.core.ports import Executor
 from slack_gate.daemon.changes import Changes
 from slack_gate.daemon.clock import SteadyClock
 from slack_gate.daemon.controls import Controls
+from slack_gate.daemon.files_now import FilesNow
 from slack_gate.daemon.fleet import Fleet, OwnRequests
 from slack_gate.daemon.gate import Gate, House
 from slack_gate.daemon.health import health
@@ -132,7 +133,8 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
     group = await opened.enter_async_context(_tasks())
     released = Released(programs, settings.hook_executor, launcher(settings.socket_path))
     judge = judge_of(settings, released, programs, tuple(executors), cages)
-    gate = Gate(store, waiting, judge, released, house, clock, unshowable, changes.wake)
+    files = FilesNow(judge.is_own)
+    gate = Gate(store, waiting, judge, released, house, clock, unshowable, changes.wake, files)
     runs = Runs(gate, store, executors, clock)
     await runs.resume(house.home)
     works: list[Coroutine[Any, Any, None]] = [sweep(gate, store)]
@@ -148,7 +150,7 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
     if slack is not None:
         app = Buttons(slack.client, gate, slack.people, _later(group)).app
         link = Link(app, slack.app_token, clock)
-        outbox = _outbox(store, slack, link, gate, house, clock, fleet)
+        outbox = _outbox(store, link, Messenger(slack.client, gate.offers, files.of), house, clock, fleet)
         tell_where_cards_are(app, outbox.seen)
         changes.also(outbox.wake)
         tab = beside_cards(app, slack.client, controls, gate, slack.people, _later(group), settings.reactions)
@@ -263,7 +265,7 @@ async def _joined(
 
 
 def _outbox(
-    store: Store, slack: _Slack, link: Link, gate: Gate, house: House, clock: SteadyClock, fleet: Fleet | None
+    store: Store, link: Link, messenger: Messenger, house: House, clock: SteadyClock, fleet: Fleet | None
 ) -> Outbox:
     def elsewhere() -> bool:
         return bool(house.page) or house.terminal or (fleet is not None and fleet.others_hear())
@@ -272,7 +274,7 @@ def _outbox(
         return fleet is not None and link.down() is not None and fleet.others_hear()
 
     cards = SharedCards(store.database, SLACK, house.home, left_to_others)
-    return Outbox(cards, Messenger(slack.client, gate.offers), link.down, clock, elsewhere)
+    return Outbox(cards, messenger, link.down, clock, elsewhere)
 
 
 def _status(settings: Settings, link: Link | None, outbox: Outbox | None, store: Store, fleet: Fleet | None) -> bytes:

@@ -13,6 +13,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
+from slack_gate.core.change import FileNow
 from slack_gate.core.offers import NOTHING, Offers
 from slack_gate.core.ports import Undelivered
 from slack_gate.core.request import Request, State
@@ -43,14 +44,20 @@ CONTENT = frozenset(
 
 class Messenger:
     """`client` must not retry by itself: its retry after a reset posts twice. `offers` says what a pending request can
-    be answered with."""
+    be answered with, `file` what stands now in the file that a call would change."""
 
-    def __init__(self, client: AsyncWebClient, offers: Callable[[Request], Offers] | None = None) -> None:
+    def __init__(
+        self,
+        client: AsyncWebClient,
+        offers: Callable[[Request], Offers] | None = None,
+        file: Callable[[Request], FileNow | None] = lambda request: None,
+    ) -> None:
         self._client = client
         self._offers = offers or usual_offers
+        self._file = file
         self._people = People(client)
         self._looks: dict[str, _Look] = {}  # by channel
-        self._shared: set[str] = set()  # messages whose files are there, and their buttons not yet
+        self._shared: dict[str, int] = {}  # messages of waiting requests: what their threads hold
 
     async def post(self, request: Request, approver: str) -> tuple[str, str]:
         """Channel and ts of the new message in the approver's DM. Raises Undelivered, also if nobody would read it."""
@@ -75,14 +82,16 @@ class Messenger:
 
     async def complete(self, request: Request, channel: str, message: str) -> None:
         """What the card does not show, into its thread, and then the buttons that approve. Raises Undelivered."""
-        files = files_of(request)
-        if not files:
-            return
-        if message not in self._shared:
+        if await self._share_whole(request, channel, message):
+            await self._update(self._picture(request), channel, message)
+
+    async def _share_whole(self, request: Request, channel: str, message: str) -> bool:
+        """Whether there is more than the card shows; it is in the thread then."""
+        files = files_of(request, self._file(request))
+        if files and self._shared.get(message) != (texts := hash(tuple(file.text for file in files))):
             await self._call(share(self._client, files, channel, message))
-            self._shared.add(message)
-        await self._update(self._picture(request), channel, message)
-        self._shared.discard(message)
+            self._shared[message] = texts
+        return bool(files)
 
     async def find(self, request: Request, channel: str) -> list[str] | None:
         """The ts of every message in the channel that shows the request, newest first; None without the right to look.
@@ -138,7 +147,11 @@ class Messenger:
 
     async def redraw(self, request: Request, channel: str, message: str) -> None:
         """The card as the request stands now. Raises Undelivered, without a time only if there is nothing to redraw."""
+        if request.state is not State.PENDING:
+            self._shared.pop(message, None)
         try:
+            if request.state is State.PENDING:
+                await self._share_whole(request, channel, message)
             await self._update(self._picture(request), channel, message)
         except Undelivered as fault:
             if fault.error in CONTENT and request.state is not State.PENDING:
@@ -149,7 +162,9 @@ class Messenger:
                 raise Undelivered(fault.error, RETRY_S) from fault
 
     def _picture(self, request: Request, complete: bool = True) -> Picture:
-        return picture_of(request, self._offers(request) if request.state is State.PENDING else NOTHING, complete)
+        if request.state is not State.PENDING:
+            return picture_of(request, NOTHING)
+        return picture_of(request, self._offers(request), complete, self._file(request))
 
     async def _update(self, picture: Picture, channel: str, message: str) -> None:
         await self._call(
@@ -196,9 +211,11 @@ class _Look:
     begun: bool = False
 
 
-def picture_of(request: Request, offers: Offers | None = None, complete: bool = False) -> Picture:
+def picture_of(
+    request: Request, offers: Offers | None = None, complete: bool = False, file: FileNow | None = None
+) -> Picture:
     """`complete`: what the card does not show is in its thread; only then can it be approved."""
-    return card(request, usual_offers(request) if offers is None else offers, complete=complete)
+    return card(request, usual_offers(request) if offers is None else offers, file, complete)
 
 
 def usual_offers(request: Request) -> Offers:

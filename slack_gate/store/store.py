@@ -154,8 +154,19 @@ class Store:
             if row is None:
                 return None
             lifted = as_request(row)
+            tx.connection.execute(update(cards).where(cards.c.request == request).values(drawn="", due_at=0.0))
+            tx.changed(request)
             tx.log(replace(_entry(lifted, by, tx.now, user), decision="lifted", reason=None), lifted.chain)
             return lifted
+
+        return await self.transact(work, now)
+
+    async def renewed(self, request: str, now: float) -> Request | None:
+        """What a waiting card shows beside the request has changed: it is to be drawn anew. None once it has ended."""
+
+        def work(tx: Transaction) -> Request | None:
+            row = tx.one(requests, (requests.c.id == request) & (requests.c.state == State.PENDING))
+            return None if row is None or now >= row.expires_at else _changed(tx, as_request(row))
 
         return await self.transact(work, now)
 
