@@ -31,13 +31,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 PORT = 3128  # of the cage's loopback; HTTP and SOCKS5 are told apart by the first byte
 CONTROL = 10  # the descriptor by which the listening socket comes out of the cage
 CANNOT = 125
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+if TYPE_CHECKING:  # Python 3.9 knows no such union
+    Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Endpoint = tuple[str, int]
 """A lower-case name, or an address in its one canonical spelling, and a port."""
 

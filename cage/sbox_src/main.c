@@ -367,7 +367,7 @@ static int read_options(Run *run, int argc, char **argv) {
         if (option[0] == '-') fail("there is no option %s. Options come before the command; see sbox --help.", option);
         return 1;
     }
-    if (argc < 4 || !argv[2][0] || strcmp(argv[3], "--"))
+    if (argc < 4 || !argv[2][0] || argv[2][0] == '-' || strcmp(argv[3], "--"))
         fail("%s is understood only as: sbox %s NAME -- CMD [ARG...]. Nothing was run.", option, option);
     run->grant = argv[2];
     if (by_fd && (run->grant_fd = kept_descriptor(argc, argv)) < 0)

@@ -84,6 +84,8 @@ def test_a_cage_in_a_cage_is_refused(world: World) -> None:
         ["--net-allow", "x", "true"],
         ["--net-allow", "", "--", "true"],
         ["--net-allow", "--", "true"],
+        ["--net-allow", "--", "--", "true"],
+        ["--net-allow", "-x", "--", "true"],
         ["--net-allow=x", "--", "true"],
         ["--net-allow", "x", "--", "true"],
         ["--net-allow", "x", "--", ""],
