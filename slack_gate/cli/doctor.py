@@ -90,7 +90,7 @@ def _of_command(about: str, *words: str, fix: str = "") -> Finding:
     """What another subcommand finds, in its words."""
     code, said = _run([*program(), *words])
     lines = [line for line in said.splitlines() if line.strip()] or [f"exit code {code}"]
-    return Finding("ok", about, lines[-1]) if code == 0 else Finding("fault", about, " ".join(lines), fix)
+    return Finding("ok", about, lines[0]) if code == 0 else Finding("fault", about, " ".join(lines), fix)
 
 
 def _run(words: list[str]) -> tuple[int, str]:
