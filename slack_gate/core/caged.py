@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from cage import cage_policy as policy
 from cage.net_git import is_branch, is_in_cage
 from slack_gate.core.event import ToolEvent
+from slack_gate.core.literal import literal
 from slack_gate.core.respell import respelled
 
 # Settings with which git in the cage would not do all that it does outside, but for these values.
@@ -33,10 +34,11 @@ def caged_git(event: ToolEvent, git: str) -> str | None:
     """
     if event.command is None or not event.rewritable:
         return None
-    line = [segment.argv for segment in policy.read(event.command) or []]
+    text = literal(event.command)
+    line = [segment.argv for segment in policy.read(text) or []]
     if not line or any(argv[0] != "git" for argv in line) or not works_caged(line, event.cwd):
         return None
-    return _green(event, respelled(event.command, {"git": ("sbox", git)}))
+    return _green(event, respelled(text, {"git": ("sbox", git)}))
 
 
 def _green(event: ToolEvent, command: str | None) -> str | None:
