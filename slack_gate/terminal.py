@@ -52,8 +52,8 @@ class Store(Protocol):
 
 
 class Terminal:
-    """`alone`: nobody is asked anywhere else, so that without input everything is denied. `changed` is called back
-    whenever a request may have changed."""
+    """`alone`: nobody is asked anywhere else, so that without input everything is denied. `also` takes what is to be
+    called whenever a request may have changed."""
 
     def __init__(
         self,
