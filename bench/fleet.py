@@ -20,12 +20,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from slack_gate.config import load  # noqa: E402
-from slack_gate.core.event import ToolEvent  # noqa: E402
-from slack_gate.core.request import BY_PAGE, Choice, Decision, Request  # noqa: E402
-from slack_gate.daemon.gate import Caller  # noqa: E402
-from slack_gate.daemon.serve import Running, running  # noqa: E402
-from tests.store.server import Server, free_port, server  # noqa: E402
+from slack_gate.config import load
+from slack_gate.core.event import ToolEvent
+from slack_gate.core.request import BY_PAGE, Choice, Decision, Request
+from slack_gate.daemon.gate import Caller
+from slack_gate.daemon.serve import Running, running
+from tests.store.server import Server, free_port, server
 
 
 async def bare(own: Server, database: str) -> float:

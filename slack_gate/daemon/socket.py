@@ -31,6 +31,7 @@ HEADER = re.compile(rb"slack-gate/1 ([a-z0-9-]{1,40}) ([0-9]{1,8}) ([0-9a-f]{32}
 STATUS = "status"  # in the agent's place: asks for the daemon's health instead of a decision
 MAX_HEADER = 9000
 EVENT_S = 30.0  # how long a client may take to send what it announced
+BACKLOG = 1024  # hooks that come at once; one more would be told that nobody is there
 
 log = structlog.get_logger()
 
@@ -57,7 +58,8 @@ async def hook_socket(path: Path, gate: Gate, status: Callable[[], bytes]) -> As
     Raises SocketError when the socket cannot be made.
     """
     with private_listener(path) as listener:
-        server = await asyncio.start_unix_server(_Door(gate, status).serve, sock=listener, limit=MAX_HEADER)
+        door = _Door(gate, status)
+        server = await asyncio.start_unix_server(door.serve, sock=listener, limit=MAX_HEADER, backlog=BACKLOG)
         async with server:
             yield
 

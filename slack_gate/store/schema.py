@@ -48,7 +48,7 @@ def migrate(connection: Connection, revision: str) -> None:
 
 
 def back(url: str, revision: str) -> None:
-    """Takes the database at `url` back to what an older program made; every daemon must be stopped. Raises StoreError."""
+    """Back to an older program's tables, for the database at `url`; every daemon must be stopped. Raises StoreError."""
     database = Database(url)
     try:
         database.transaction(lambda connection: migrate(connection, revision))
