@@ -318,6 +318,11 @@ void inside(int plan_fd, int report_fd) {
     limit(RLIMIT_CPU, limits[3] ? limits[3] : -1);
     if (granted && !hand_out_listener()) give_up('n', "the network grant");
     if (load_filter()) give_up('f', "the system call filter");
+    /* The command must find nothing here, not in the instant before we go on either: our descriptors lead to what is
+     * covered by now. It could not take even the socket, for nobody but us may look into this process. */
+    if (syscall(SYS_close_range, 3, report_fd - 1, 0) || syscall(SYS_close_range, report_fd + 1, ~0U, 0) ||
+        prctl(PR_SET_DUMPABLE, 0))
+        give_up('f', "descriptors");
     pid_t command = vfork(); /* what follows in the child is nothing but system calls */
     if (command < 0) give_up('f', "a process");
     if (command > 0) reap(command);
