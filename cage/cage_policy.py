@@ -3,7 +3,8 @@
 The law, in three lines:
 1. What is not wholly understood is gated; nothing here raises, guesses or starts a program.
 2. Shell text has one reading, `read`: the exact words bash would pass, or None. Verdicts, keys and cards all use it.
-3. Green means: in the cage (`sbox ARGV`), or git that can run nothing planted, or a write the cage could make as well.
+3. Green means: in the cage (`sbox ARGV`), or git that can run nothing planted, or a write the cage could make as well,
+   or what the person listed in policy.toml.
 
 One file, standard library only, no `re`: it is copied beside hooks and imported once a call. See docs/classifier.md.
 """
