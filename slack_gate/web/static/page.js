@@ -41,7 +41,8 @@ function leave(card) {
     return;
   }
   for (const button of card.querySelectorAll("button")) button.disabled = true;
-  say(card.querySelector(".said"), "This has ended; see below who decided.");
+  const said = card.querySelector(".said");
+  if (said.hidden) say(said, "This has ended; see below who decided."); // else it was told more exactly
   card.addEventListener("focusout", () => setTimeout(() => leave(card)), { once: true });
 }
 
