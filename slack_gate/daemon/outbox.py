@@ -253,7 +253,8 @@ class Outbox:
         for message in filter(None, (card.message, *strays)):
             await self._redraw_one(card, channel, message)
         self._lanes.passed(REDRAWING, self._clock())
-        await self._cards.drawn(card.id, card.request.state, self._clock(), strays, again)
+        known = None if waits else strays
+        await self._cards.drawn(card.id, card.request.state, self._clock(), known, again, card.request.revision)
 
     def _look_again(self, request: Request, looked: bool) -> float | None:
         """When a message that is not on file may have arrived, or may be looked for; None: there is none any more."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func, or_, select, tuple_, update
 
 from slack_gate.core.request import Request, State
 from slack_gate.store.database import Database
@@ -34,6 +34,13 @@ class Card:
     request: Request
     strays: tuple[str, ...] = ()
     unclear: bool = False
+    drawn: str = ""
+    revision: int = 0  # of the request, as drawn
+
+    @property
+    def current(self) -> bool:
+        """Whether its message shows the request as it stands."""
+        return self.drawn == self.request.state and self.revision == self.request.revision
 
 
 class Cards:
@@ -49,8 +56,7 @@ class Cards:
     ) -> list[Card]:
         """Cards to post, oldest request first, but those of `blocked` approvers; then, with `redraws`, the others."""
         query = (
-            select(requests, *(column.label(f"card_{column.name}") for column in cards.columns))
-            .join(requests, cards.c.request == requests.c.id)
+            _joined()
             .where(cards.c.surface == self._surface, _due_at <= now, *_stale(now))
             .where(
                 or_(~_post, cards.c.approver.not_in(blocked)) if redraws else _post & cards.c.approver.not_in(blocked)
@@ -60,6 +66,39 @@ class Cards:
         )
         rows = await self._database.run(lambda connection: connection.execute(query).all())
         return [_as_card(row) for row in rows]
+
+    async def sharing(self, channel: str, message: str) -> list[Card]:
+        """All cards that this message shows, oldest request first."""
+        query = (
+            _joined()
+            .where(cards.c.surface == self._surface, cards.c.channel == channel, cards.c.message == message)
+            .order_by(requests.c.created_at, cards.c.id)
+        )
+        return [_as_card(row) for row in await self._database.run(lambda connection: connection.execute(query).all())]
+
+    async def twins(self, wanted: Sequence[Card]) -> dict[int, tuple[str, str]]:
+        """By card, channel and message where the same approver is asked the very same in the same session already."""
+        forms = {(card.approver, card.request.agent, card.request.session, card.request.form) for card in wanted}
+        asked = cards.c.approver, requests.c.agent, requests.c.session, requests.c.form
+        query = (
+            select(*asked, cards.c.channel, cards.c.message)
+            .join(requests, cards.c.request == requests.c.id)
+            .where(cards.c.surface == self._surface, requests.c.state == State.PENDING, cards.c.message != "")
+            .where(requests.c.form != "", tuple_(*asked).in_(forms))
+        )
+        rows = await self._database.run(lambda connection: connection.execute(query).all())
+        found = {tuple(row[:4]): (row.channel, row.message) for row in rows}
+        keys = {
+            card.id: (card.approver, card.request.agent, card.request.session, card.request.form) for card in wanted
+        }
+        return {card: found[key] for card, key in keys.items() if key in found}
+
+    async def joined(self, card: int, channel: str, message: str) -> None:
+        """It is to stand on this message, with those that are there: that is drawn next."""
+        query = update(cards).where(cards.c.id == card, cards.c.message == "", cards.c.strays == "")
+        await self._database.run(
+            lambda connection: connection.execute(query.values(channel=channel, message=message, drawn="", due_at=0.0))
+        )
 
     async def claim(self, wanted: Sequence[Card], now: float, until: float) -> set[int]:
         """Ids of the cards that are now ours alone to draw until then; others may have been quicker.
@@ -147,8 +186,9 @@ class Cards:
         now: float = 0.0,
         strays: Collection[str] | None = None,
         again: float | None = None,
+        revision: int = 0,
     ) -> None:
-        """The card's message and these strays (None: all) show this state, or are gone.
+        """The card's message and these strays (None: all) show this state and revision, or are gone.
 
         A stray that became known meanwhile is drawn next; `again`: when the channel is to be looked through once more.
         """
@@ -161,7 +201,7 @@ class Cards:
             elif again is not None:
                 shown = {"due_at": again}
             else:
-                shown = {"due_at": now, "drawn": state.value}
+                shown = {"due_at": now, "drawn": state.value, "revision": revision}
             connection.execute(update(cards).where(this).values(**shown, **_FRESH))
 
         await self._database.run(work)
@@ -215,6 +255,12 @@ _post = and_(requests.c.state == State.PENDING, cards.c.message == "")
 _due_at: ColumnElement[float] = case((and_(~_post, cards.c.due_at >= GIVEN_UP), 0.0), else_=cards.c.due_at)
 
 
+def _joined() -> Select[Any]:
+    return select(requests, *(column.label(f"card_{column.name}") for column in cards.columns)).join(
+        requests, cards.c.request == requests.c.id
+    )
+
+
 def _stale(now: float) -> tuple[ColumnElement[bool], ...]:
     """Cards that show another state than their row, or an earlier revision of one that waits. Most rows have ended for
     good and must cost nothing here."""
@@ -240,4 +286,6 @@ def _as_card(row: Row[*tuple[Any, ...]]) -> Card:
         request=as_request(row),
         strays=tuple(stray for stray in strays if stray != UNKNOWN),
         unclear=UNKNOWN in strays,
+        drawn=row.card_drawn,
+        revision=row.card_revision,
     )
