@@ -9,6 +9,7 @@ import shlex
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -798,6 +799,22 @@ def test_nothing_outlives_sbox(world: World, signal_name: str) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.communicate(timeout=2)  # ends when the last holder of its output does
     assert not daemon_left(world, number)
+
+
+def test_sbox_ends_no_process_of_the_host(world: World) -> None:
+    """The script learns from a pipe which process to end; what bubblewrap keeps of it inside can be written to."""
+    with world.start(["sleep", "60"]) as victim:
+        code = f"for f in /proc/1/fd/*; do echo '{{ \"child-pid\": {victim.pid} }}' >$f; done 2>/dev/null; echo up; sleep 60"
+        with world.start([str(world.sbox), "bash", "-c", code]) as cage:
+            assert cage.stdout
+            while (line := cage.stdout.readline()) != "up\n":
+                assert line
+            time.sleep(0.3)  # for the script to read what was written
+            cage.terminate()
+            cage.communicate(timeout=20)
+        alive = victim.poll() is None
+        victim.kill()
+    assert alive, "sbox ended a process that the cage named"
 
 
 def test_nothing_outlives_the_caller(world: World) -> None:
