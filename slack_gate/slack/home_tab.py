@@ -23,7 +23,7 @@ from slack_gate.core.cord import Hand, Pull
 from slack_gate.core.outcome import sentence
 from slack_gate.core.overview import Controls
 from slack_gate.core.ports import Verdict
-from slack_gate.core.request import BY_SLACK, ON_CARD, ON_HOME, Choice, Decision
+from slack_gate.core.request import BY_SLACK, ON_HOME, Choice, Decision
 from slack_gate.errors import GateError
 from slack_gate.slack.app import Decider
 from slack_gate.slack.blocks import Block, plain, section
@@ -127,8 +127,7 @@ class HomeTab:
         try:
             blocks = await self._blocks(user)
         except GateError as error:
-            log.error("a Home tab cannot be drawn", error=str(error))
-            return AGAIN_S
+            return self._after(user, _Fault(str(error), None))
         except Exception:  # a fault of ours: the cards still ask
             log.exception("a Home tab could not be drawn")
             blocks = bare()
@@ -238,7 +237,7 @@ class HomeTab:
         await ack()
 
     def _decision(self, body: Body) -> Decision:
-        """Only a button of the tab that was drawn for this person carries its digest on."""
+        """The digest counts only on the tab that was drawn for this person; no request has an empty one."""
         action = body["actions"][0]
         own = self._is_own(body)
         request, digest = [*str(action.get("value") or "").split(" "), "", ""][:2]
@@ -252,7 +251,7 @@ class HomeTab:
             name=self._people.name(user["id"]),
             team=_team(body),
             message=str((body.get("view") or {}).get("id", "")),
-            surface=ON_HOME if own else ON_CARD,
+            surface=ON_HOME,
         )
 
     def _is_own(self, body: Body) -> bool:

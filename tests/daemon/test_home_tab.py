@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,10 @@ from slack_gate.daemon.serve import running
 from slack_gate.local_slack import LocalSlack
 from slack_gate.local_slack.person import Person
 from slack_gate.local_slack.workspace import Home
+from slack_gate.slack import home_tab
 from tests.daemon.house import House, house, settings_for
+
+ANA = Hand("human-slack", "U0ANA", "Ana")
 
 
 async def home_with(person: Person, text: str, without: bool = False) -> Home:
@@ -175,6 +179,27 @@ async def test_forged_pulls_and_revocations_change_nothing(tmp_path: Path) -> No
         assert len(await h.running.store.rules()) == 1 and not (await h.running.store.cord()).paused
 
 
+async def test_a_stranger_with_a_tab_that_looks_like_an_approvers_changes_nothing(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        eve = h.slack.add_user("U0EVE", name="Eve")
+        await h.ana.open_home()
+        hook, home = await pending(h, "touch a")
+        await h.ana.click_home(home, "Always")
+        await h.ended(hook)
+        _, home = await pending(h, "git push origin main")
+        for label in ("Approve", "Always", "Pause", "Revoke"):
+            shown = {**home.view, "id": "V0EVE", "hash": "x", "private_metadata": "U0EVE"}
+            assert (await h.slack.home_tabs.send(eve.user, button_of(home, label), shown)).acknowledged
+            modal = await eve.wait_for_modal()
+            assert "Nothing was" in modal.plain()
+            await eve.close(modal)
+        assert (await h.running.store.requests(1))[0].state == "pending"
+        assert len(await h.running.store.rules()) == 1 and not (await h.running.store.cord()).paused
+        foreign = [(line["user"], line["reason"]) for line in h.log() if line["decision"] == "click-foreign"]
+        [rule] = await h.running.store.rules()
+        assert foreign == [("U0EVE", what) for what in ("approve", "always", "pause", f"revoke {rule.id}")]
+
+
 async def test_a_late_press_is_told_and_the_tab_is_current_again(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
         await h.ana.open_home()
@@ -217,20 +242,36 @@ async def requests_filed(h: House, count: int) -> list[Any]:
     raise AssertionError
 
 
-async def test_a_burst_of_changes_is_published_at_a_bounded_pace(tmp_path: Path) -> None:
+async def test_changes_that_look_the_same_are_not_published(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
         await h.ana.open_home()
         await home_with(h.ana, "Nothing waits")
-        for _ in range(500):
-            h.running.changes.wake()
         before = len(h.slack.calls("views.publish"))
-        assert before <= 3  # nothing looked different
-        hand = Hand("human-slack", "U0ANA", "Ana")
-        for number in range(40):
-            await h.running.controls.pull(Pull.PAUSE if number % 2 == 0 else Pull.RESUME, hand, h.slack.team_id)
-        await h.running.controls.pull(Pull.PAUSE, hand, h.slack.team_id)
+        for _ in range(100):
+            h.running.changes.wake()
+            await h.running.controls.overview("U0ANA")  # as long as a drawing takes
+        await h.running.controls.pull(Pull.PAUSE, ANA, h.slack.team_id)
         await home_with(h.ana, "Paused by Ana")
-        assert len(h.slack.calls("views.publish")) - before <= 15
+        assert len(h.slack.calls("views.publish")) - before <= 2
+
+
+async def test_a_burst_of_changes_is_published_at_a_bounded_pace_and_ends_with_the_newest(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        await h.ana.open_home()
+        await home_with(h.ana, "Nothing waits")
+        before, start = len(h.slack.calls("views.publish")), time.monotonic()
+        pulls = 0
+        while time.monotonic() - start < 3:
+            pulls += 1
+            await h.running.controls.pull(Pull.PAUSE if pulls % 2 else Pull.RESUME, ANA, h.slack.team_id)
+            for _ in range(10):
+                await h.running.controls.overview("U0ANA")
+        await h.running.controls.pull(Pull.CONSOLE, ANA, h.slack.team_id)
+        await h.running.controls.pull(Pull.RESUME, ANA, h.slack.team_id)
+        await home_with(h.ana, "at the agent's own permission prompt")
+        allowed = home_tab.BURST + (time.monotonic() - start) / home_tab.PACE_S + 2
+        assert pulls > allowed + 5, "too slow a machine to show anything"
+        assert len(h.slack.calls("views.publish")) - before <= allowed
 
 
 @pytest.mark.parametrize(
