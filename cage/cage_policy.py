@@ -1466,8 +1466,8 @@ def _index(path: str, search: Search, cost: int) -> bytes:
     return data
 
 
-def _judge_index(path: str, digest: int, search: Search) -> None:
-    """Raise Gated unless every path in the index lies in the working tree: git writes, reads and removes by them.
+def _judge_index(path: str, digest: int, search: Search) -> list[bytes]:
+    """The paths in the index; Gated unless all lie in the working tree: git writes, reads and removes by them.
 
     It is read as git reads it: by the length that an entry tells, or in blocks where the extension IEOT lists them.
     """
@@ -1506,6 +1506,7 @@ def _judge_index(path: str, digest: int, search: Search) -> None:
     together = b"/" + b"/\0/".join(names).lower() + b"/"
     if any(part in together for part in (b"//", b"/./", b"/../", b"/.git/")):
         raise Gated("the repository's index names what lies outside its working tree")
+    return names[1:]
 
 
 def _has_gitlinks(path: str, search: Search) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import shutil
 import subprocess
 import tempfile
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from cage import cage_policy
 from cage.cage_policy import Search
 
 from .conftest import SYSTEM_PATH, House, git, make_repository
@@ -1102,6 +1104,35 @@ def test_an_index_that_git_reads_otherwise_is_asked(hide: Callable[[House], None
     hide(house)
     assert house.bash("git rev-parse HEAD") == "green"
     assert house.why("git add -A").rule == "the repository's index is odd"
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_git_reads_the_same_paths(version: int, house: House, long_run: bool) -> None:
+    """Bytes changed at random: whatever index is accepted, git lists the very same paths."""
+    for number in range(12):
+        (house.repo / f"{'n' * (number % 4 * 3 + 1)}{number}").write_text("")
+    git(house.repo, "config", "index.threads", "2")
+    git(house.repo, "update-index", "--index-version", str(version))
+    git(house.repo, "add", ".")
+    if version == 3:
+        (house.repo / "later").write_text("")
+        git(house.repo, "add", "-N", "later")
+    index, pick, same = house.repo / ".git" / "index", random.Random(version), 0
+    whole = index.read_bytes()[:-20]
+    for _ in range(5_000 if long_run else 250):
+        body = bytearray(whole)
+        for _ in range(pick.choice((1, 1, 2, 6))):
+            body[pick.randrange(12, len(body))] = pick.choice((0, 1, 3, 47, 46, 0x40, 0x80, 0xFF, pick.randrange(256)))
+        index.write_bytes(sealed(bytes(body)))
+        try:
+            paths = cage_policy._judge_index(str(index), 20, Search(quiet=False))
+        except cage_policy.Gated:
+            continue
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=house.repo, capture_output=True)
+        if not listed.returncode:
+            assert listed.stdout.split(b"\0")[:-1] == paths, bytes(body)
+            same += 1
+    assert same > 20
 
 
 def test_an_index_of_ordinary_blocks_is_green(house: House) -> None:
