@@ -85,6 +85,9 @@ static void close_inherited_descriptors(int kept) {
     if (kept > 2) fcntl(kept, F_SETFD, FD_CLOEXEC);
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) fail("/dev/null cannot be opened. Nothing was run.");
+    struct stat info;
+    for (int fd = 0; fd <= 2; fd++)
+        if (!fstat(fd, &info) && S_ISDIR(info.st_mode)) fail("descriptor %d is a directory, a way out of the cage. Nothing was run.", fd);
 }
 
 /* The descriptor that --net-fd names, or -1. */

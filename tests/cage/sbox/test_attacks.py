@@ -146,6 +146,16 @@ def test_no_descriptor_is_inherited(world: World, target: list[str], place: str,
         os.close(opened)
 
 
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_no_directory_is_a_standard_stream(world: World, number: int) -> None:
+    """Opened outside, it leads everywhere: nothing of the cage's mounts lies on its way."""
+    redirect = f"{number}<{shlex.quote(str(world.home))}"
+    code = f"read -r line </proc/$$/fd/{number}/.ssh/id_ed25519"
+    for sbox, right in ((shlex.quote(str(world.sbox)), 125), ("", 0)):
+        done = world.bare("bash", "-c", f'{sbox} bash -c "$0" {redirect}', code)
+        assert done.returncode == right, done
+
+
 @pytest.fixture(scope="module")
 def tcp_port() -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
