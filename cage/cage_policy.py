@@ -1177,7 +1177,7 @@ def _value(text: str) -> str:
     if '"' in text or "\\" in text:
         whole = len(text) > 1 and text[0] == text[-1] == '"' and '"' not in inner and "\\" not in inner
         return inner if whole else text
-    return text.partition("#")[0].partition(";")[0].rstrip(" \t")
+    return text.partition("#")[0].partition(";")[0].rstrip(" \t").replace("\t", " ")  # as git reads a tab
 
 
 # ---------------------------------------------------------------- git: the repository
