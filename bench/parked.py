@@ -17,6 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+GROUP = 50  # hooks that come at once
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -78,8 +79,9 @@ async def measure(hooks: int, seconds: float) -> tuple[float, float]:
             parked = [await park(path, number) for number in range(10)]  # what only the first ones need
             await waiting(home, 10)
             before = memory(daemon.pid)
-            parked += [await park(path, number) for number in range(10, hooks + 10)]
-            await waiting(home, hooks + 10)
+            for start in range(10, hooks + 10, GROUP):
+                parked += [await park(path, number) for number in range(start, min(start + GROUP, hooks + 10))]
+                await waiting(home, len(parked))
             await asyncio.sleep(2)
             grown, used = memory(daemon.pid) - before, cpu(daemon.pid)
             await asyncio.sleep(seconds)

@@ -336,6 +336,7 @@ class Gate:
                 row = await self._store.request(request)
                 if row is None or row.state is not State.PENDING:
                     return row
+                del row  # a thousand may wait here
                 await ended.wait()
                 ended.clear()
 

@@ -7,6 +7,7 @@ import ctypes
 import gc
 import json
 import os
+import resource
 import signal
 import socket
 import stat
@@ -59,6 +60,7 @@ from slack_gate.whereabouts import launcher
 SLACK, WEB, TERMINAL = "slack", "web", "terminal"  # where approvers are asked
 CAGE, SANDBOXER = "cage", "sandboxer"
 PR_SET_DUMPABLE = 4
+MAX_FILES = 65536
 
 log = structlog.get_logger()
 
@@ -79,6 +81,7 @@ class Running:
 async def serve(settings: Settings, approvers: Sequence[str]) -> None:
     """The daemon until SIGTERM or SIGINT. Raises GateError when it cannot start."""
     _not_traceable()
+    _for_many_hooks()
     for name in (*SECRETS, "slack_gate_database_url"):  # no program started from here inherits them
         os.environ.pop(name.upper(), None)
     stop = asyncio.Event()
@@ -324,6 +327,13 @@ def _not_traceable() -> None:
     """Other processes of our uid, the agent's among them, may neither trace us nor read our memory (tokens)."""
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
         raise ConfigError("The kernel does not let slack-gate protect its memory.", "")
+
+
+def _for_many_hooks() -> None:
+    """As many open connections as the system lets us have; the usual 1024 would be a thousand hooks that wait."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, MAX_FILES)), hard))
 
 
 def _notify(state: str) -> None:

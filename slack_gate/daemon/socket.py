@@ -170,7 +170,9 @@ class _Door:
         outcome = await self._gate.submit(event, caller)
         if isinstance(outcome, Answer):
             return outcome
-        return await self._wait(outcome.id, event, reader)
+        request = outcome.id
+        del outcome  # a thousand may wait here
+        return await self._wait(request, event, reader)
 
     async def _malformed(self, agent: str, sentence: str) -> Answer:
         try:

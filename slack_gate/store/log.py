@@ -99,6 +99,16 @@ class Journal:
         except OSError as error:
             raise _unwritable(self.path, error) from error
 
+    def as_left(self) -> bool:
+        """Whether nobody has touched the file since our last append."""
+        if self._left is None:
+            return False
+        try:
+            found = self.path.stat()
+        except OSError:
+            return False
+        return self._left[:2] == (found.st_ino, found.st_size)
+
     def append(self, lines: Sequence[Line]) -> int:
         """Writes those of `lines` (in order of seq) that the file lacks, synced; returns the file's last seq.
 

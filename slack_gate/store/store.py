@@ -352,9 +352,10 @@ class Store:
         """
         tx = Transaction(connection, 0.0, self.database, self._chain, self._home)
         query = select(log.c.seq, log.c.line, log.c.hash).where(log.c.chain == self._chain, log.c.seq > self._written)
-        rows = connection.execute(query.order_by(log.c.seq).limit(_BATCH)).all() if self._written else []
+        known = self._written > 0 and self.journal.as_left()
+        rows = connection.execute(query.order_by(log.c.seq).limit(_BATCH)).all() if known else []
         tx.lines = [Line(*row) for row in rows]
-        tx.wants_all = not self._written or len(rows) == _BATCH
+        tx.wants_all = not known or len(rows) == _BATCH
         return tx, None
 
     def _write_out(self, done: Sequence[tuple[Transaction, object]]) -> None:
