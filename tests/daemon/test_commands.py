@@ -130,10 +130,13 @@ async def test_a_slow_answer_is_acknowledged_in_time_and_comes_later(
 
 async def test_a_broken_store_is_said_and_nothing_is_done(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
-        h.running.store.journal.path.mkdir()  # no line can be written
+        log = h.running.store.journal.path
+        log.unlink(missing_ok=True)
+        log.mkdir()  # no line can be written
         typed = await h.ana.command("/gate pause")
         assert "That could not be done:" in typed.responses[0].plain()
-        h.running.store.journal.path.rmdir()
+        assert (await h.bash("git push origin main")).decision == "deny"
+        log.rmdir()
 
 
 async def test_three_hundred_waiting_are_listed_shortly_and_hostile_text_is_literal(tmp_path: Path) -> None:
