@@ -11,13 +11,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 import structlog
 
 from slack_gate.core.ports import Clock, Surface, Undelivered
 from slack_gate.core.request import Request, State
+from slack_gate.daemon import turns
+from slack_gate.daemon.turns import Turns
 from slack_gate.errors import StoreError
 from slack_gate.store.cards import GIVEN_UP, UNKNOWN, Card, Cards
 
@@ -29,6 +33,8 @@ LEASE_S = 60.0  # a card is drawn by one daemon alone for so long; longer than a
 POLL_S = 15.0  # between looks for what another daemon left undrawn
 BATCH = 50
 SEEN = 1000  # messages that were clicked on and not looked up yet; of more, the oldest are forgotten
+GATHER = 3  # as many new ones that have to wait their turn stand on one message
+MOST = 20  # of them at most are tried for one message
 AT_ONCE = 4  # posts to one approver, until the surface complains of too many
 REDRAWS_AT_ONCE = 16
 PACE_S = 1.0  # at most, between posts to one approver once it has complained
@@ -61,6 +67,18 @@ class Board(Surface, Protocol):
         """
         ...
 
+    def fitting(self, requests: Sequence[Request]) -> int:
+        """How many of the first of these may stand on one message, each whole: 0 when the first needs its own."""
+        ...
+
+    async def post_all(self, requests: Sequence[Request], approver: str) -> tuple[str, str]:
+        """Channel and id of a new message that asks for all of them. Raises Undelivered."""
+        ...
+
+    async def redraw_all(self, requests: Sequence[Request], channel: str, message: str) -> None:
+        """As `redraw`, of a message that shows all of these."""
+        ...
+
     async def find(self, request: Request, channel: str) -> list[str] | None:
         """Ids of all messages in the channel that show the request, newest first; None when it lets nobody look.
 
@@ -87,6 +105,8 @@ class Outbox:
         clock: Clock,
         elsewhere: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._turns = Turns(turns.BURST, turns.EVERY_S)
+        self._sharing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # messages of several requests
         self._cards = cards
         self._surface = surface
         self._down = down
@@ -134,29 +154,65 @@ class Outbox:
                     await asyncio.sleep(AWAY_S)
 
     async def _start(self, desk: Desk, group: asyncio.TaskGroup) -> bool:
-        """Begins what may be drawn now; whether there was any. One task a card: a slow call holds up no other one."""
+        """Begins what may be drawn now; whether there was any. One task a message: a slow call holds up no other."""
         now = self._clock()
         redraws = not self._lanes.closed(REDRAWING, now)
-        due = await self._cards.due(now, BATCH, self._lanes.all_closed(now), redraws)
-        chosen = [card for card in due if card.id not in self._drawing and self._lanes.take(_lane(card), now)]
+        blocked = [*self._lanes.all_closed(now), *self._turns.full(now)]
+        due = await self._cards.due(now, BATCH, blocked, redraws)
+        due = [card for card in due if card.id not in self._drawing]
+        if joined := await self._join([card for card in due if _asks(card) and not card.unclear]):
+            due = [card for card in due if card.id not in joined]
+        chosen = [batch for batch in self._batches(due, now) if self._lanes.take(_lane(batch[0]), now)]
         won: set[int] = set()
         try:
-            won = await self._cards.claim(chosen, now, now + LEASE_S) if chosen else won
+            won = await self._cards.claim([card for batch in chosen for card in batch], now, now + LEASE_S)
         finally:
-            for card in chosen:
-                if card.id not in won:
-                    self._lanes.leave(_lane(card))
-        for card in chosen:
-            if card.id in won:
-                self._drawing.add(card.id)
-                group.create_task(self._draw(card, desk))
-        return bool(won)
+            for batch in chosen:
+                if not won.intersection(card.id for card in batch):
+                    self._lanes.leave(_lane(batch[0]))
+        for batch in chosen:
+            if ours := [card for card in batch if card.id in won]:
+                self._drawing.update(card.id for card in ours)
+                if _asks(ours[0]):
+                    self._turns.take(ours[0].approver, now, ours[0].request.id if len(ours) == 1 else "")
+                group.create_task(self._draw(ours[0], desk) if len(ours) == 1 else self._draw_all(ours, desk))
+        return bool(won or joined)
+
+    async def _join(self, asking: Sequence[Card]) -> set[int]:
+        """Cards whose approver is asked the very same already: they go onto that message."""
+        able = [card for card in asking if card.request.form and self._surface.fitting([card.request])]
+        found = await self._cards.twins(able) if able else {}
+        joined: set[int] = set()
+        for card in [card for card in able if card.id in found]:
+            channel, message = found[card.id]
+            there = [one.request for one in await self._cards.sharing(channel, message)]
+            if self._surface.fitting([*there, card.request]) > len(there):
+                await self._cards.joined(card.id, channel, message)
+                joined.add(card.id)
+        return joined
+
+    def _batches(self, due: Sequence[Card], now: float) -> Iterator[list[Card]]:
+        """One message each. More new ones than may go out now stand together, as many as fit."""
+        asking: dict[str, list[Card]] = {}
+        for card in due:
+            if _asks(card):
+                asking.setdefault(card.approver, []).append(card)
+        for approver, cards in asking.items():
+            free, left = self._turns.free(approver, now), list(cards)
+            while free > 0 and left:
+                number = 1
+                if len(left) > free and len(left) >= GATHER:
+                    clear = list(takewhile(lambda card: not card.unclear, left))
+                    number = max(1, self._surface.fitting([card.request for card in clear[:MOST]])) if clear else 1
+                yield left[:number]
+                left, free = left[number:], free - 1
+        yield from ([card] for card in due if not _asks(card))
 
     async def _rest(self) -> None:
         """Until something changed, or the next retry is due; what is due already is being drawn and will say so."""
         now = self._clock()
         next_due = await self._cards.next_due(now) or 0.0
-        times = [time for time in (next_due, self._lanes.next(now)) if now < time]
+        times = [time for time in (next_due, self._lanes.next(now), self._turns.next(now)) if now < time]
         try:
             async with asyncio.timeout(min(POLL_S, *(time - now for time in times)) if times else POLL_S):
                 await self._changed.wait()
@@ -174,6 +230,51 @@ class Outbox:
             self._drawing.discard(card.id)
             self._lanes.leave(_lane(card))
             self.wake()
+
+    async def _draw_all(self, cards: Sequence[Card], desk: Desk) -> None:
+        """As `_draw`, for new cards that stand on one message."""
+        try:
+            await self._try_all(cards, desk)
+        except StoreError as error:
+            log.error("a message's drawing cannot be recorded", error=str(error))
+            await asyncio.sleep(AWAY_S)
+            for card in cards:
+                await self._release(card)
+        finally:
+            self._drawing.difference_update(card.id for card in cards)
+            self._lanes.leave(_lane(cards[0]))
+            self.wake()
+
+    async def _try_all(self, cards: Sequence[Card], desk: Desk) -> None:
+        oldest = cards[0].request
+        try:
+            if (why := self._down()) is not None:
+                raise Undelivered(why, None)
+            limit = self._limit(oldest)
+            try:
+                async with asyncio.timeout(limit):
+                    place = await self._surface.post_all([card.request for card in cards], cards[0].approver)
+            except TimeoutError:
+                raise Undelivered(f"no answer in {limit:.0f} s", 0.0) from None
+        except Undelivered as fault:
+            unclear = fault.retry_after is not None and fault.error != RATELIMITED
+            for card in cards:
+                await self._failed(card, fault, desk, unclear)
+            return
+        except StoreError:
+            raise
+        except Exception as error:  # a fault of ours: these requests end, the others are still asked
+            log.exception("a message could not be drawn")
+            for card in cards:
+                await self._failed(card, Undelivered(f"slack-gate failed ({type(error).__name__})", None), desk, True)
+            return
+        self._refused = None
+        self._lanes.passed(cards[0].approver, self._clock())
+        await asyncio.gather(*(self._cards.posted(card.id, *place, (), card.request.revision) for card in cards))
+
+    def _limit(self, request: Request) -> float:
+        left = request.created_at + POST_S - self._clock()
+        return left if left >= LAST_TRY_S else QUEUED_S
 
     async def _release(self, card: Card) -> None:
         try:
@@ -205,8 +306,7 @@ class Outbox:
         """One message that asks the approver: a new one, or the one of an earlier try that arrived after all."""
         if (why := self._down()) is not None:
             raise Undelivered(why, None)
-        left = card.request.created_at + POST_S - self._clock()
-        limit = left if left >= LAST_TRY_S else QUEUED_S
+        limit = self._limit(card.request)
         channel = await self._channel(card) if card.unclear else ""
         try:
             async with asyncio.timeout(limit):
@@ -250,11 +350,36 @@ class Outbox:
             again = self._look_again(card.request, found is not None)
             strays = sorted({*strays, *(found or ())} - {card.message})
             await self._cards.found(card.id, channel, strays, again is None)
-        for message in filter(None, (card.message, *strays)):
-            await self._redraw_one(card, channel, message)
+        if not waits:
+            self._turns.decided(card.request.id, self._clock())
+        drawn = await self._draw_messages(card, channel, [one for one in (card.message, *strays) if one])
         self._lanes.passed(REDRAWING, self._clock())
         known = None if waits else strays
-        await self._cards.drawn(card.id, card.request.state, self._clock(), known, again, card.request.revision)
+        await self._cards.drawn(card.id, drawn.state, self._clock(), known, again, drawn.revision)
+
+    async def _draw_messages(self, card: Card, channel: str, messages: Sequence[str]) -> Request:
+        """The request as it was drawn; what stands on the same message is drawn with it."""
+        if not card.message or len(await self._cards.sharing(channel, card.message)) < 2:
+            for message in messages:
+                await self._redraw_one([card.request], channel, message)
+            return card.request
+        lock = self._sharing.get(card.message) or asyncio.Lock()
+        self._sharing[card.message] = lock
+        async with lock:
+            shared = await self._cards.sharing(channel, card.message)
+            while not all(one.current for one in shared) or len(messages) > 1:
+                for message in messages:
+                    await self._redraw_one([one.request for one in shared], channel, message)
+                for one in shared:
+                    if one.id != card.id and not one.strays and not one.unclear:
+                        await self._cards.drawn(
+                            one.id, one.request.state, self._clock(), None, None, one.request.revision
+                        )
+                after = await self._cards.sharing(channel, card.message)
+                if [one.request for one in after] == [one.request for one in shared]:
+                    break
+                shared = after  # something changed meanwhile, and another daemon may have drawn that before us
+            return next(one.request for one in shared if one.id == card.id)
 
     def _look_again(self, request: Request, looked: bool) -> float | None:
         """When a message that is not on file may have arrived, or may be looked for; None: there is none any more."""
@@ -269,13 +394,16 @@ class Outbox:
         )
         return now + LOOK_AGAIN_S if now < request.expires_at + REDRAW_S else None
 
-    async def _redraw_one(self, card: Card, channel: str, message: str) -> None:
+    async def _redraw_one(self, requests: Sequence[Request], channel: str, message: str) -> None:
         try:
-            await self._surface.redraw(card.request, channel, message)
+            if len(requests) == 1:
+                await self._surface.redraw(requests[0], channel, message)
+            else:
+                await self._surface.redraw_all(requests, channel, message)
         except Undelivered as fault:
             if fault.retry_after is not None:
                 raise
-            log.info("a card is gone", request=card.request.id, error=fault.error)
+            log.info("a card is gone", request=requests[0].id, error=fault.error)
 
     # Failing
 

@@ -27,6 +27,7 @@ from slack_gate.errors import GateError
 from slack_gate.slack import modals
 from slack_gate.slack.cards import CAGED, EDITED, MENU, MORE, SCOPED, notice
 from slack_gate.slack.home import PREFIX
+from slack_gate.slack.lists import APPROVE_ALL, pairs
 from slack_gate.slack.people import People
 
 log = structlog.get_logger()
@@ -65,6 +66,7 @@ class Buttons:
         for choice in Choice:
             self.app.action(choice.value)(self._choice)
         self.app.action(MENU)(self._menu)
+        self.app.action(APPROVE_ALL)(self._approve_all)
         self.app.view(modals.REASON_MODAL)(self._reason_given)
         self.app.view(modals.EDIT_MODAL)(self._text_given)
         self.app.view(modals.SCOPE_MODAL)(self._scope_given)
@@ -86,6 +88,17 @@ class Buttons:
         else:
             opens = {EDITED: self._open_edit, SCOPED: self._open_scope}.get(way, self._open_reason)
             self._later(self._opened(body, opens))
+        await ack()
+
+    async def _approve_all(self, ack: AsyncAck, body: Body) -> None:
+        """Each as with a button of its own; what was not decided is told in one sentence."""
+        clicked, told = self._decision(body, Choice.APPROVE), []
+        for request, digest in pairs(_value_of(body)):
+            decision = replace(clicked, request=request, digest=digest)
+            if said := await self._sentence_of(self._gate.decide, decision):
+                told.append(f"{request}: {said}")
+        if told:
+            self._later(self._tell(body, "\n".join(told)[:2900]))
         await ack()
 
     async def _opened(self, body: Body, opens: Callable[[Body, Request, str], Awaitable[str]]) -> None:

@@ -131,7 +131,7 @@ def _ended(request: Request, shown: Sequence[Part], literal: Sequence[Block], sa
     if request.state is State.DENIED and request.form:
         facts.append(plain(_taken_back(request)))
     return Picture(
-        _escaped(one_line(f"{outcome.splitlines()[0].rstrip('.')}: {_summary(request, shown)}", MAX_NOTIFICATION)),
+        escaped(one_line(f"{outcome.splitlines()[0].rstrip('.')}: {_summary(request, shown)}", MAX_NOTIFICATION)),
         [section(outcome), *literal, *changed, context(*facts)],
     )
 
@@ -146,7 +146,7 @@ def ending(request: Request) -> Picture:
     """The outcome in few words, for a message whose full picture Slack refuses: better bare than with live buttons."""
     outcome = outcome_of(request)
     asked = one_line(_summary(request, parts_now(request)), 300)
-    return Picture(_escaped(one_line(outcome, MAX_NOTIFICATION)), [section(f"{outcome}\n{asked}\n{origin(request)}")])
+    return Picture(escaped(one_line(outcome, MAX_NOTIFICATION)), [section(f"{outcome}\n{asked}\n{origin(request)}")])
 
 
 def notice(sentence: str) -> list[Block]:
@@ -200,11 +200,11 @@ def _up_to(text: str, limit: int) -> str:
 def _literal(part: Part, ends: tuple[str, str] | None = None) -> list[Block]:
     caption = [context(plain(part.caption))] if part.caption else []
     if ends is None:
-        return [*caption, *([_preformatted(part.shown)] if part.shown else [])]
+        return [*caption, *([preformatted(part.shown)] if part.shown else [])]
     if part.gist and units(part.gist) <= sum(map(units, ends)):
         return [
             *caption,
-            _preformatted(part.gist),
+            preformatted(part.gist),
             context(plain("Only the changed lines; the whole is in the thread.")),
         ]
     left = len(part.shown) - sum(map(len, ends))
@@ -212,13 +212,14 @@ def _literal(part: Part, ends: tuple[str, str] | None = None) -> list[Block]:
     return [*caption, *_preformatted_if(ends[0]), context(plain(between)), *_preformatted_if(ends[1])]
 
 
-def _preformatted(text: str) -> Block:
+def preformatted(text: str) -> Block:
+    """A literal text: nothing in it is parsed."""
     inside = [{"type": "text", "text": text}]
     return {"type": "rich_text", "elements": [{"type": "rich_text_preformatted", "elements": inside}]}
 
 
 def _preformatted_if(text: str) -> list[Block]:
-    return [_preformatted(text)] if text else []
+    return [preformatted(text)] if text else []
 
 
 def _asked_because(request: Request) -> str:
@@ -303,10 +304,10 @@ def _notification(request: Request, shown: Sequence[Part]) -> str:
     what = request.tool if request.command is None else ", ".join(first_programs(request.command)[:3]) or "a command"
     touched = ", ".join(reach(request)[:3])
     first = f"{one_line(mask(what), 60)}{f' ({touched})' if touched else ''} on {one_line(request.host, 30)}"
-    return _escaped(one_line(f"{first}: {request.agent[:40]} asks for {_summary(request, shown)}", MAX_NOTIFICATION))
+    return escaped(one_line(f"{first}: {request.agent[:40]} asks for {_summary(request, shown)}", MAX_NOTIFICATION))
 
 
-def _escaped(line: str) -> str:
+def escaped(line: str) -> str:
     """One line for a lock screen; `text` is parsed as mrkdwn, so `&<>` are escaped and nothing in it can link."""
     escapes = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
     pieces = [escapes.get(char, char) for char in line]

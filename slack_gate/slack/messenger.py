@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TypeVar
 
 import aiohttp
@@ -20,6 +21,7 @@ from slack_gate.core.request import Request, State
 from slack_gate.core.rules import keys_to_remember, runs_caged
 from slack_gate.slack.cards import Picture, card, ending, files_of
 from slack_gate.slack.files import share
+from slack_gate.slack.lists import bare, fitting, listable, listing
 from slack_gate.slack.people import People
 from slack_gate.slack.remedies import remedy
 
@@ -63,7 +65,21 @@ class Messenger:
         """Channel and ts of the new message in the approver's DM. Raises Undelivered, also if nobody would read it."""
         if (why := await self._people.inactive(approver)) is not None:
             raise Undelivered(f"approver_inactive ({why})", None)
-        picture = self._picture(request, complete=False)
+        return await self._post(self._picture(request, complete=False), approver, [request])
+
+    def fitting(self, requests: Sequence[Request]) -> int:
+        """How many of the first of these may stand on one message, each whole: 0 when the first needs its own."""
+        able = list(takewhile(listable, requests))
+        return fitting(able, self._offers) if able else 0
+
+    async def post_all(self, requests: Sequence[Request], approver: str) -> tuple[str, str]:
+        """As `post`, one message for all of them."""
+        if (why := await self._people.inactive(approver)) is not None:
+            raise Undelivered(f"approver_inactive ({why})", None)
+        return await self._post(listing(requests, self._offers), approver, requests)
+
+    async def _post(self, picture: Picture, approver: str, requests: Sequence[Request]) -> tuple[str, str]:
+        about = " ".join(request.id for request in requests)
         reply = await self._call(
             self._client.chat_postMessage(
                 channel=approver,
@@ -72,7 +88,7 @@ class Messenger:
                 mrkdwn=False,
                 unfurl_links=False,
                 unfurl_media=False,
-                metadata={"event_type": EVENT, "event_payload": {"request": request.id}},
+                metadata={"event_type": EVENT, "event_payload": {"request": about}},
             )
         )
         channel, message = reply.get("channel"), reply.get("ts")
@@ -135,7 +151,8 @@ class Messenger:
             for message in reply.get("messages") or []:
                 about = message.get("metadata") or {}
                 if about.get("event_type") == EVENT:
-                    cards.setdefault(about.get("event_payload", {}).get("request", ""), []).append(message["ts"])
+                    for request in str(about.get("event_payload", {}).get("request", "")).split(" "):
+                        cards.setdefault(request, []).append(message["ts"])
             cursor = (reply.get("response_metadata") or {}).get("next_cursor")
             if not cursor:
                 break
@@ -156,6 +173,18 @@ class Messenger:
         except Undelivered as fault:
             if fault.error in CONTENT and request.state is not State.PENDING:
                 await self._update(ending(request), channel, message)
+            elif fault.error in GONE or fault.retry_after is not None:
+                raise
+            else:
+                raise Undelivered(fault.error, RETRY_S) from fault
+
+    async def redraw_all(self, requests: Sequence[Request], channel: str, message: str) -> None:
+        """As `redraw`, of a message that shows all of these."""
+        try:
+            await self._update(listing(requests, self._offers), channel, message)
+        except Undelivered as fault:
+            if fault.error in CONTENT and not any(request.state is State.PENDING for request in requests):
+                await self._update(bare(requests), channel, message)
             elif fault.error in GONE or fault.retry_after is not None:
                 raise
             else:

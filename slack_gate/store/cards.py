@@ -78,13 +78,15 @@ class Cards:
 
     async def twins(self, wanted: Sequence[Card]) -> dict[int, tuple[str, str]]:
         """By card, channel and message where the same approver is asked the very same in the same session already."""
-        forms = {(card.approver, card.request.agent, card.request.session, card.request.form) for card in wanted}
+        keys = {
+            card.id: (card.approver, card.request.agent, card.request.session, card.request.form) for card in wanted
+        }
         asked = cards.c.approver, requests.c.agent, requests.c.session, requests.c.form
         query = (
             select(*asked, cards.c.channel, cards.c.message)
             .join(requests, cards.c.request == requests.c.id)
             .where(cards.c.surface == self._surface, requests.c.state == State.PENDING, cards.c.message != "")
-            .where(requests.c.form != "", tuple_(*asked).in_(forms))
+            .where(requests.c.form != "", tuple_(*asked).in_(set(keys.values())))
         )
         rows = await self._database.run(lambda connection: connection.execute(query).all())
         found = {tuple(row[:4]): (row.channel, row.message) for row in rows}

@@ -62,14 +62,13 @@ class Glance:
         return shown.join(cards, own, isouter=True).where(_PENDING).order_by(requests.c.expires_at, requests.c.id)
 
     async def card_at(self, channel: str, message: str) -> Request | None:
-        """The request that this message shows, also as a second copy; None for any other message."""
+        """The one request that this message shows, also as a second copy; None for any other message."""
         here = (cards.c.surface == self._surface) & (cards.c.channel == channel)
         shown = or_(cards.c.message == message, cards.c.strays.contains(message, autoescape=True))
         query = select(requests, cards.c.message, cards.c.strays).join(cards, cards.c.request == requests.c.id)
         rows = await self._database.run(lambda connection: connection.execute(query.where(here, shown)).all())
-        return next(
-            (as_request(row) for row in rows if message in (row.message, *row.strays.split()) and message), None
-        )
+        found = [as_request(row) for row in rows if message in (row.message, *row.strays.split()) and message]
+        return found[0] if len(found) == 1 else None
 
 
 def _count(connection: Connection, condition: ColumnElement[bool]) -> int:

@@ -3,6 +3,7 @@
 requests   pending → approved | denied | expired | cancelled | undeliverable; approved → running → finished | lost
 runs       one row a request that the gate carries out itself: written before anything starts, never twice
 cards      one row an approver; `drawn` is the state last shown there: unlike the request's, it is work for the outbox
+notes      what was said in a card's thread: written before it is said, never twice
 rules      `revoked_at` ends a rule; a key is active at most once
 log        append-only, one chain by hash for each log file (`chain` names it); gate-log.jsonl is written from it
 heartbeats one row a daemon of a fleet: when it last said that it lives, and that it hears Slack
@@ -147,6 +148,15 @@ cards = Table(
 )
 Index("cards_by_request", cards.c.request)
 Index("cards_by_drawn", cards.c.drawn, cards.c.due_at)
+Index("cards_by_message", cards.c.message, **_where(cards.c.message != ""))
+
+notes = Table(
+    "notes",
+    metadata,
+    Column("card", _Number, ForeignKey("cards.id"), nullable=False, primary_key=True, autoincrement=False),
+    Column("name", Text, nullable=False, primary_key=True),
+    Column("said_at", Double, nullable=False),
+)
 
 rules = Table(
     "rules",

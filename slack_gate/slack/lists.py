@@ -1,0 +1,176 @@
+"""Several requests as one Slack message, pure: each with its own buttons below the whole of what would run.
+
+For more requests at once than Slack takes messages, and for one that is asked again while it waits: then the text
+stands there once, with buttons for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any
+
+from slack_gate.core import hosts
+from slack_gate.core.display import one_line, shape, units
+from slack_gate.core.event import APPROVAL
+from slack_gate.core.fields import Part, parts
+from slack_gate.core.offers import NOTHING, Offers
+from slack_gate.core.outcome import outcome_of
+from slack_gate.core.reach import programs, reach
+from slack_gate.core.request import Choice, Request, State
+from slack_gate.core.secrets import mask
+from slack_gate.core.wording import MAX_TOOL, headline, place
+from slack_gate.slack.blocks import Block, button, confirm, context, plain, section
+from slack_gate.slack.cards import (
+    MENU,
+    MORE,
+    SCOPED,
+    WITH_REASON,
+    Picture,
+    escaped,
+    preformatted,
+    value_of,
+)
+
+APPROVE_ALL = "approve-all"
+MAX_TEXT = 700  # UTF-16 units of what one item would run; a longer one gets a card of its own
+MAX_PLACE = 300
+MAX_TOTAL = 6800  # of a message that waits; ended items may take a little more
+MAX_BLOCKS = 46
+MAX_VALUE = 2000  # characters of a button's value
+FILE_TOOLS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
+
+OffersOf = Callable[[Request], Offers]
+
+
+def listable(request: Request) -> bool:
+    """Whether it can stand whole among others; what needs several people, or a change drawn, has its own card."""
+    if request.quorum > 1 or request.tool in FILE_TOOLS or request.tool == APPROVAL:
+        return False
+    whole = sum(units(part.caption) + units(part.shown) for part in parts(request))
+    return whole <= MAX_TEXT and units(place(request)) <= MAX_PLACE and units(request.tool) <= MAX_TOOL
+
+
+def fitting(requests: Sequence[Request], offers: OffersOf) -> int:
+    """How many of the first of these fit into one message."""
+    number = 1
+    while number < len(requests):
+        drawn = listing(requests[: number + 1], offers).blocks
+        values = sum(len(value_of(request)) + 1 for request in requests[: number + 1])
+        if _total(drawn) > MAX_TOTAL or len(drawn) > MAX_BLOCKS or values > MAX_VALUE:
+            break
+        number += 1
+    return number
+
+
+def listing(requests: Sequence[Request], offers: OffersOf = lambda request: NOTHING) -> Picture:
+    """The message of these requests in whatever states they are, in this order."""
+    waiting = [request for request in requests if request.state is State.PENDING]
+    blocks: list[Block] = [section(_top(requests, waiting))]
+    number = 0
+    for where, here in groupby(requests, place):
+        blocks.append(context(plain(where)))
+        for _, same in groupby(here, lambda request: (request.tool, _text(request))):
+            twins = list(same)
+            blocks += _text(twins[0])
+            for request in twins:
+                number += 1
+                blocks += _item(request, f"{number} of {len(requests)}", offers)
+    if len(waiting) > 1:
+        blocks.append(_all_of(waiting))
+    return Picture(_notification(requests, waiting), blocks)
+
+
+def _top(requests: Sequence[Request], waiting: Sequence[Request]) -> str:
+    if not waiting:
+        return f"All {len(requests)} have ended."
+    ended = len(requests) - len(waiting)
+    who = "request waits" if len(waiting) == 1 else "requests wait"
+    return f"{len(waiting)} {who}{f', {ended} have ended' if ended else ''}. Each has its buttons below it."
+
+
+def _text(request: Request) -> list[Block]:
+    """What would run, whole; the agent's remarks on a command follow with each item."""
+    shown = parts(request)
+    literal = shown[:1] if _brief(shown, request) else shown
+    found: list[Block] = []
+    for part in literal:
+        found += [context(plain(part.caption))] if part.caption else []
+        found += [preformatted(part.shown)] if part.shown else []
+    return found
+
+
+def _brief(shown: Sequence[Part], request: Request) -> bool:
+    return request.command is not None and all(part.brief for part in shown[1:])
+
+
+def _item(request: Request, number: str, offers: OffersOf) -> list[Block]:
+    shown = parts(request)
+    said = [part.shown for part in shown[1:]] if _brief(shown, request) else []
+    if request.state is not State.PENDING:
+        outcome = one_line(outcome_of(request), 140)
+        return [context(plain(f"{number}: {outcome}. Request {request.id}"), *map(plain, said))]
+    main = shape((shown[0] if request.command is not None else shown[-1]).raw)
+    hidden = sum(shape(part.raw).hidden for part in shown)
+    touched = ", ".join(reach(request))
+    facts = [
+        f"{number}: {headline(request)[:-1]}",
+        f"{main.characters} characters, {main.lines} {'line' if main.lines == 1 else 'lines'}",
+        f"{hidden} hidden or look-alike characters, drawn as \\u{{…}}" if hidden else "",
+        "" if request.command is None else one_line(programs(request.command), 80),
+        "" if request.command is None else one_line(hosts.listed(mask(request.command)), 120),
+        f"Reaches {touched}" if touched else "",
+        f"because {one_line(mask(request.why), 80)}",
+        f"request {request.id}",
+    ]
+    about = context(plain("; ".join(filter(None, facts))), *map(plain, said))
+    return [about, _buttons(request, offers(request))]
+
+
+def _buttons(request: Request, offers: Offers) -> Block:
+    value = value_of(request)
+    ways = [("Deny with a reason", WITH_REASON)]
+    ways += [("Always with scope", SCOPED)] if offers.keys else []
+    ways += [("More time", MORE)] if offers.more else []
+    options = [{"text": plain(label), "value": f"{value} {way}"} for label, way in ways]
+    elements = [
+        button("Approve", Choice.APPROVE.value, value=value, style="primary"),
+        button("Deny", Choice.DENY.value, value=value, style="danger"),
+        {"type": "overflow", "action_id": MENU, "options": options},
+    ]
+    return {"type": "actions", "block_id": f"gate.{request.id}", "elements": elements}
+
+
+def _all_of(waiting: Sequence[Request]) -> Block:
+    """Only of what stands whole in this message; a request that joined since is not in it."""
+    value = " ".join(f"{request.id}:{request.digest}" for request in waiting)
+    sure = confirm("Approve all?", f"The {len(waiting)} above, each once.", f"Approve {len(waiting)}")
+    every = button(f"Approve all {len(waiting)}", APPROVE_ALL, value=value, confirm=sure)
+    return {"type": "actions", "block_id": "gate.all", "elements": [every]}
+
+
+def pairs(value: str) -> list[tuple[str, str]]:
+    """The requests and digests that Approve all stands for."""
+    found = (pair.partition(":") for pair in value.split(" "))
+    return [(request, digest) for request, _, digest in found if request and digest]
+
+
+def bare(requests: Sequence[Request]) -> Picture:
+    """In few words, for a message whose full picture Slack refuses: better bare than with live buttons."""
+    ended = "\n".join(f"{request.id}: {one_line(outcome_of(request), 60)}" for request in requests)
+    text = f"{len(requests)} requests"
+    return Picture(text, [section(f"{text}\n{ended}"[:2900])])
+
+
+def _notification(requests: Sequence[Request], waiting: Sequence[Request]) -> str:
+    if not waiting:
+        return f"All {len(requests)} requests have ended"
+    names = dict.fromkeys(one_line(mask(request.command or request.tool).split(" ", 1)[0], 30) for request in waiting)
+    return escaped(one_line(f"{len(waiting)} requests wait: {', '.join(names)}", 300))
+
+
+def _total(value: Any) -> int:
+    if isinstance(value, dict):
+        own = units(value["text"]) if isinstance(value.get("text"), str) else 0
+        return own + sum(_total(item) for item in value.values())
+    return sum(_total(item) for item in value) if isinstance(value, list) else 0
