@@ -23,6 +23,11 @@ enum { DEPTH_PROJECTS = 3, DEPTH_TMP = 1, MOST_LINKS = 20 };
 static const char *const TOOL_FILES[] = {".mcp.json", ".vscode", ".idea", ".envrc", ".cursor", ".codex", ".gemini"};
 static const char *const GIT_FILES[] = {"hooks", "config", "config.worktree", "commondir", "gitdir"};
 
+/* Those that git would follow, and that can be missing. When one appears it is removed after the run. */
+static bool is_removed(const char *name) {
+    return !strcmp(name, "commondir") || !strcmp(name, "config") || !strcmp(name, "config.worktree");
+}
+
 typedef struct {
     Run *run;
     List found;               /* worktrees of the repositories */
@@ -113,24 +118,44 @@ static void guard_configured(Search *search, const char *zone, const char *git) 
         if (value_of(key, 4, value)) guard_named(search, zone, git, value);
 }
 
-/* What lies in a directory, or what it leads to when it is a link. */
-static void guard_entry(Search *search, const char *zone, const char *directory, const char *name) {
+/* What lies in a directory, or what it leads to when it is a link. False when it is not there. */
+static bool guard_entry(Search *search, const char *zone, const char *directory, const char *name) {
     const char *path = text("%s/%s", directory, name);
     struct stat info;
-    if (lstat(near(path), &info)) return;
+    if (lstat(near(path), &info)) return false;
     if (S_ISLNK(info.st_mode))
         guard_named(search, zone, directory, name);
     else
         add(&search->guards, path);
+    return true;
+}
+
+/* Whether this zone's cover is the one that counts for what lies in the directory. */
+static bool is_of(const Search *search, const char *zone, const char *directory) {
+    const char *home = search->run->home, *projects = search->run->projects;
+    if (is_below(directory, projects)) return !strcmp(zone, projects);
+    return !is_below(directory, home); /* there the cage writes nothing */
+}
+
+/* A git directory without hooks, which a template can leave out: none may be made. */
+static void hold_hooks(Search *search, const char *zone, const char *git) {
+    const char *path = text("%s/hooks", git);
+    if (!is_of(search, zone, git)) return;
+    Holding holding = hold(git, path, is_below(git, search->run->projects) ? search->run->yard : NULL);
+    if (holding == PLACEHOLDER)
+        add_once(&search->holds, path);
+    else if (holding == UNWRITABLE)
+        add(&search->guards, git);
+    else if (holding != NOTHING)
+        guard_entry(search, zone, git, "hooks");
 }
 
 /* The .claude of a directory. See hold.c. */
 static void guard_settings(Search *search, const char *zone, const char *directory) {
     static const char *const SETTINGS[] = {"settings.json", "settings.local.json"};
-    const char *path = text("%s/.claude", directory), *home = search->run->home, *projects = search->run->projects;
-    if (is_below(directory, home) && !is_below(directory, projects)) return; /* the cage writes nothing there */
-    if (is_below(directory, projects) && strcmp(zone, projects)) return;     /* the other zone's */
-    Holding holding = hold(directory, path, is_below(directory, projects) ? search->run->yard : NULL);
+    const char *path = text("%s/.claude", directory);
+    if (!is_of(search, zone, directory)) return;
+    Holding holding = hold(directory, path, is_below(directory, search->run->projects) ? search->run->yard : NULL);
     if (holding == NOTHING) return;
     pin(search, zone, directory);
     if (holding == LINKED && access(near(path), F_OK))
@@ -164,13 +189,17 @@ static void guard_git_directories(Search *search, const char *zone, const char *
 
 /* A directory that holds a git configuration: .git itself, and those of its submodules and linked worktrees. */
 static void guard_git_directory(Search *search, const char *zone, const char *git) {
-    const char *commondir = text("%s/commondir", git);
+    bool has_hooks = false; /* its own, or, where it is linked, its main one's */
     if (!exists(git)) return;
     pin(search, zone, git);
-    for (size_t i = 0; i < sizeof GIT_FILES / sizeof *GIT_FILES; i++) guard_entry(search, zone, git, GIT_FILES[i]);
+    for (size_t i = 0; i < sizeof GIT_FILES / sizeof *GIT_FILES; i++) {
+        bool there = guard_entry(search, zone, git, GIT_FILES[i]);
+        if (!there && is_removed(GIT_FILES[i])) add(&search->run->watched, text("%s/%s", git, GIT_FILES[i]));
+        if (there && (!strcmp(GIT_FILES[i], "hooks") || !strcmp(GIT_FILES[i], "commondir"))) has_hooks = true;
+    }
+    if (!has_hooks) hold_hooks(search, zone, git);
     guard_git_directories(search, zone, text("%s/modules", git));
     guard_git_directories(search, zone, text("%s/worktrees", git));
-    if (!exists(commondir)) add(&search->run->watched, commondir);
     guard_configured(search, zone, git);
 }
 
@@ -190,7 +219,7 @@ static void guard_main_repository(Search *search, const char *zone, const char *
 }
 
 static void guard_tool_files(Search *search, const char *zone, const char *directory) {
-    if (is_below(directory, search->run->projects) && strcmp(zone, search->run->projects)) return; /* the other zone's */
+    if (is_below(directory, search->run->projects) && !is_of(search, zone, directory)) return;
     for (size_t i = 0; i < sizeof TOOL_FILES / sizeof *TOOL_FILES; i++) {
         const char *path = text("%s/%s", directory, TOOL_FILES[i]);
         if (!exists(path)) {
@@ -319,14 +348,13 @@ static char *printable(const char *path) {
     return copy;
 }
 
-/* After the end. A commondir would redirect git to a configuration of the cage's choice, so it is taken away. */
+/* After the end. What would give git a configuration of the cage's choice is taken away. */
 void report_new_files(const Run *run) {
     stand_in(run->projects);
     for (size_t i = 0; i < run->watched.count; i++) {
         const char *path = run->watched.at[i];
         if (!exists(path)) continue;
-        size_t length = strlen(path), ending = strlen("/commondir");
-        if (length > ending && !strcmp(path + length - ending, "/commondir")) {
+        if (is_removed(strrchr(path, '/') + 1)) {
             unlink(near(path));
             dprintf(2, "sbox: %s appeared in the cage and was removed: git outside would have run what it names.\n", printable(path));
         } else {

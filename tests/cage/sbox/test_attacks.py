@@ -450,6 +450,37 @@ def test_git_outside_runs_nothing_that_was_planted(world: World, target: list[st
         assert mark.exists(), "this plant proves nothing, git does not run it"
 
 
+BARE_OF = {  # what is taken out of a repository, and what the cage puts there
+    "hooks": ("rm -rf .git/hooks", f"mkdir -p .git/hooks; {HOOK} >.git/hooks/post-commit; chmod +x .git/hooks/post-commit"),
+    "hooks, by a link": ("rm -rf .git/hooks", f"mkdir h; {HOOK} >h/post-commit; chmod +x h/post-commit; ln -sT ../h .git/hooks"),
+    "hooks, by renaming": ("rm -rf .git/hooks", f"mkdir h; {HOOK} >h/post-commit; chmod +x h/post-commit; mv -T h .git/hooks"),
+    "a configuration": ("rm .git/config", 'printf "[core]\\n\\tfsmonitor = \\"echo x >%s; true\\"\\n" "$1" >.git/config'),
+    "a worktree's configuration": (
+        "git config core.repositoryformatversion 1; git config extensions.worktreeConfig true",
+        'printf "[core]\\n\\tfsmonitor = \\"echo x >%s; true\\"\\n" "$1" >.git/config.worktree',
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("prepare,plant", BARE_OF.values(), ids=BARE_OF.keys())
+def test_what_a_repository_lacks_is_not_planted(world: World, target: list[str], prepare: str, plant: str) -> None:
+    mark = str(Path(target[0]) / "mark")
+    for kind in ("victim", "proof"):
+        repository = world.repository(f"{kind}{Path(target[0]).name}")
+        assert world.bare("bash", "-ec", prepare, cwd=repository).returncode == 0
+        before = sorted(str(path) for path in (repository / ".git").iterdir())
+        for where in (repository, world.projects):
+            code = f'cd "$2"; {plant}'
+            run = world.caged if kind == "victim" else world.bare
+            assert run("bash", "-c", code, "plant", mark, str(repository), cwd=where).returncode != 125
+            if kind == "victim":
+                assert sorted(str(path) for path in (repository / ".git").iterdir()) == before
+        git_outside(world, repository)
+        assert Path(mark).exists() is (kind == "proof"), (
+            "git outside ran it" if kind == "victim" else "it proves nothing"
+        )
+
+
 def test_a_configured_hooks_directory_is_guarded(world: World, target: list[str]) -> None:
     repository = world.repository(f"h{Path(target[0]).name}")
     world.bare("bash", "-c", "mkdir .husky; git config core.hooksPath .husky", cwd=repository)
