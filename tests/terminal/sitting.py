@@ -52,6 +52,15 @@ class Sitting:
             raise AssertionError(f"{text!r} did not come {times} times in {self.text!r}") from None
         return self.text
 
+    async def asked(self, command: str) -> None:
+        """Waits for the prompt below the question about `command`; what is typed sooner is thrown away."""
+        question = f"Agent wants to run:\n  {command}\n"
+        await self.reads(question)
+        async with asyncio.timeout(20):
+            while PROMPT not in self.text.rpartition(question)[2]:
+                self.news.clear()
+                await self.news.wait()
+
     @property
     def text(self) -> str:
         return self.seen.decode("utf-8", "replace").replace("\r\n", "\n")
