@@ -9,7 +9,7 @@ from slack_gate.core.request import Request, State
 
 def outcome_of(request: Request) -> str:
     """Who, and how long it took; each end has its own words."""
-    after = f"after {_duration(ended_at(request) - request.created_at)}"
+    after = f"after {duration(ended_at(request) - request.created_at)}"
     who = one_line(request.decided_name or request.decided_by, 80)
     reason = f"\n{one_line(request.reason, 600)}" if request.reason else ""
     match request.state:
@@ -80,7 +80,8 @@ def ended_at(request: Request) -> float:
     return request.decided_at or request.created_at
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """In words for a person."""
     if seconds < 100:
         return f"{max(seconds, 0):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -76,3 +76,17 @@ class Ran:
 
 def refused(request: Request, message: str) -> Ran:
     return Ran(by=request.via or "gate", request=request.id, message=message)
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A run as it is on file: times in seconds since the epoch, output masked and printable."""
+
+    executor: str
+    started_at: float
+    ended_at: float | None
+    exit_code: int | None
+    timed_out: bool
+    error: str
+    stdout: str
+    stderr: str

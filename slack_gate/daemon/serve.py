@@ -37,6 +37,7 @@ from slack_gate.daemon.rulebook import database_files, judge_of
 from slack_gate.daemon.runs import Runs
 from slack_gate.daemon.socket import hook_socket, lock_of, only_daemon
 from slack_gate.daemon.sweeper import sweep
+from slack_gate.daemon.threads import Threads
 from slack_gate.errors import ConfigError
 from slack_gate.executors.cage import Cage
 from slack_gate.executors.sandboxer import Sandboxer
@@ -49,6 +50,7 @@ from slack_gate.slack.messenger import Messenger
 from slack_gate.slack.people import People
 from slack_gate.store.engines import is_shared
 from slack_gate.store.glance import Glance
+from slack_gate.store.notes import Notes
 from slack_gate.store.shared_cards import SharedCards
 from slack_gate.store.store import Store
 from slack_gate.store.wakeups import Wakeups
@@ -153,7 +155,11 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
     if slack is not None:
         app = Buttons(slack.client, gate, slack.people, _later(group)).app
         link = Link(app, slack.app_token, clock)
-        outbox = _outbox(store, link, Messenger(slack.client, gate.offers, files.of), house, clock, fleet)
+        messenger = Messenger(slack.client, gate.offers, files.of)
+        outbox = _outbox(store, link, messenger, house, clock, fleet)
+        threads = Threads(Notes(store.database, SLACK, house.home), messenger, clock, link.down)
+        changes.also(threads.wake)
+        works.append(threads.run())
         tell_where_cards_are(app, outbox.seen)
         changes.also(outbox.wake)
         tab = beside_cards(app, slack.client, controls, gate, slack.people, _later(group), settings.reactions)

@@ -125,7 +125,7 @@ def _ended(request: Request, shown: Sequence[Part], literal: Sequence[Block], sa
     changed: list[Block] = []
     if request.edited is not None:
         text = visible(request.edited)
-        drawn = None if units(text) <= MAX_CLIPPED // 2 else _ends_of(text, MAX_CLIPPED // 2)
+        drawn = None if units(text) <= MAX_CLIPPED // 2 else ends_of(text, MAX_CLIPPED // 2)
         changed = _literal(Part("What was approved in its place", "", "", text), drawn)
     facts = [plain(_asked_by(request)), *said, clock(ended_at(request))]
     if request.state is State.DENIED and request.form:
@@ -171,7 +171,7 @@ def _clipped(shown: Sequence[Part], room: int) -> list[tuple[str, str] | None]:
     if sum(units(part.caption) + units(part.shown) for part in shown) <= room:
         return [None] * len(shown)
     share = MAX_CLIPPED // len(shown)
-    return [None if units(part.shown) <= share - 100 else _ends_of(part.shown, share) for part in shown]
+    return [None if units(part.shown) <= share - 100 else ends_of(part.shown, share) for part in shown]
 
 
 _TORN = re.compile(
@@ -180,7 +180,7 @@ _TORN = re.compile(
 _TORN_END = re.compile(r"\A(?:u?\{?[0-9a-f]{0,6}\}|[0-9a-z ]{0,30}\u27e9)")
 
 
-def _ends_of(shown: str, limit: int) -> tuple[str, str]:
+def ends_of(shown: str, limit: int) -> tuple[str, str]:
     """The first three fifths and the last two of `limit` UTF-16 units, never half of an escape."""
     head = _up_to(shown, limit * 3 // 5)
     tail = _up_to(shown[::-1], limit * 2 // 5)[::-1]

@@ -15,6 +15,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from slack_gate.core.change import FileNow
+from slack_gate.core.notes import Note
 from slack_gate.core.offers import NOTHING, Offers
 from slack_gate.core.ports import Undelivered
 from slack_gate.core.request import Request, State
@@ -24,6 +25,7 @@ from slack_gate.slack.files import share
 from slack_gate.slack.lists import bare, fitting, listable, listing
 from slack_gate.slack.people import People
 from slack_gate.slack.remedies import remedy
+from slack_gate.slack.threads import drawn
 
 Answer = TypeVar("Answer")
 
@@ -157,6 +159,23 @@ class Messenger:
             if not cursor:
                 break
         return cards
+
+    async def say(self, note: Note, others: int) -> None:
+        """A note in the thread of its message, with the files that belong to it. Raises Undelivered."""
+        picture, files = drawn(note, others)
+        await self._call(
+            self._client.chat_postMessage(
+                channel=note.channel,
+                thread_ts=note.message,
+                text=picture.text,
+                blocks=picture.blocks,
+                mrkdwn=False,
+                unfurl_links=False,
+                unfurl_media=False,
+            )
+        )
+        if files:
+            await self._call(share(self._client, files, note.channel, note.message))
 
     def remedy(self, error: str) -> str:
         """What a person can do about an error; empty when nothing is known."""
