@@ -14,8 +14,8 @@ from slack_gate.core.cord import PLACES, Place
 def ask_on(place: str) -> None:
     """Where gated calls are asked from now on; asks for the approval page's password.
 
-    slack: with cards, and wherever else the daemon was told to ask. web: on the approval page only. console: at the
-    agent's own permission prompt; where no such prompt is known to hold a call, the call is denied.
+    slack: with cards, and wherever else the daemon was told to ask. web: on the approval page and the terminal only.
+    console: at the agent's own permission prompt; where no such prompt is known to hold a call, the call is denied.
 
     The password is typed, or is the first line of stdin where that is no terminal. It is never taken from an argument
     or the environment, so a program of your own user, such as the agent, cannot change this.

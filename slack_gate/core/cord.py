@@ -61,7 +61,7 @@ class Cord:
 
 PLACES = {
     Place.SLACK: "in Slack",
-    Place.WEB: "on the approval page only, without cards",
+    Place.WEB: "on the approval page and the terminal only, without cards",
     Place.CONSOLE: "at the agent's own permission prompt",
 }
 
@@ -89,8 +89,8 @@ NO_PROMPT = (
     "to hold this call, so it did not run. An approver can type `/gate slack` to be asked in Slack again."
 )
 NOWHERE = (
-    "Gated calls are asked on the approval page only now (`/gate web`), and this daemon has neither the page nor a "
-    "terminal, so it did not run. An approver can type `/gate slack` to be asked in Slack again."
+    "Gated calls are asked on the approval page and the terminal only now (`/gate web`), and this daemon has neither, "
+    "so it did not run. An approver can type `/gate slack` to be asked in Slack again."
 )
 LEFT = "slack-gate leaves this to you"  # what the agent's own prompt shows before why it was gated
 

@@ -51,7 +51,7 @@ HELP = (
     "`/gate pause`  deny at once whatever needs asking\n"
     "`/gate resume`  ask again\n"
     "`/gate console`  leave what needs asking to the agent's own prompt, where that holds\n"
-    "`/gate web`  ask on the approval page only, without cards\n"
+    "`/gate web`  ask on the approval page and the terminal only, without cards\n"
     "`/gate slack`  ask here again\n"
     "The words work in this conversation without `/gate` too, in threads as well."
 )

@@ -17,6 +17,7 @@ _REMEDIES = {
     "forbidden_team": "The app-level token belongs to an app of another workspace; copy the one of this app.",
     "missing_scope": _MANIFEST,
     "messages_tab_disabled": "Turn on App Home, Messages Tab on the app's page.",
+    "not_enabled": "Turn on App Home, Home Tab on the app's page.",
     "link_disabled": "Turn on Socket Mode on the app's page; slack-gate connects again by itself.",
     "too_many_websockets": "Stop other programs that use this app's SLACK_APP_TOKEN: Slack allows ten connections.",
     "approver_inactive": _APPROVER,

@@ -42,7 +42,7 @@ async def place(daemon: Running) -> Place:
 async def test_with_the_password_it_is_changed_and_logged(daemon: Running) -> None:
     for word, says in (
         ("console", "at the agent's own permission prompt"),
-        ("web", "on the approval page only, without cards"),
+        ("web", "on the approval page and the terminal only, without cards"),
         ("slack", "in Slack"),
     ):
         ran = await ask_on(daemon, word, stdin=f"{password(daemon)}\n")

@@ -33,4 +33,4 @@ def test_the_agent_is_told_who_paused_since_when_and_how_it_ends() -> None:
     assert "paused by Ana⏎\\u{202e}evil at 1970-01-01 00:00 UTC" in words
     assert "/gate resume" in words and "not a refusal" in words
     assert state(PAUSED).startswith("Paused by Ana since 1970-01-01 00:01 UTC")
-    assert state(Cord(Place.WEB)) == "Gated calls are asked on the approval page only, without cards."
+    assert state(Cord(Place.WEB)) == "Gated calls are asked on the approval page and the terminal only, without cards."
