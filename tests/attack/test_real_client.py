@@ -30,12 +30,12 @@ def claude() -> Path:
 def home() -> Iterator[Path]:
     with throw_away_home(prefix="slack gate home ") as place:
         install(place)
-        (place / "work" / "link").symlink_to("/proc/self/cwd/../gate")  # `sbox ln -s` makes it unasked
+        (place / "job" / "link").symlink_to("/proc/self/cwd/../gate")  # `sbox ln -s` makes it unasked
         yield place
 
 
 SPELLED = {
-    "link": "{home}/work/link/config.toml",
+    "link": "{home}/job/link/config.toml",
     "proc": "/proc/self/cwd/link2/config.toml",
     "blank": " {home}/gate/config.toml",
     "line-end": "{home}/gate/config.toml\n",
@@ -78,10 +78,10 @@ SETTINGS = {  # what is in e.sh, the variable, its value
 async def test_caged_code_writes_settings_that_open_the_gate(claude: Path, name: str) -> None:
     """Two sessions, no card: a green `sbox` writes .claude/settings.local.json, and the next session obeys it."""
     with throw_away_home(prefix="slack-gate-home-") as home:
-        (home / "work").rmdir()
-        work = home / "projects" / "work"
+        (home / "job").rmdir()
+        work = home / "projects" / "job"
         work.mkdir(parents=True)
-        (home / "work").symlink_to("projects/work")
+        (home / "job").symlink_to("projects/job")
         install(home)
         text, variable, value = SETTINGS[name]
         (work / "e.sh").write_text(text.format(home=home))

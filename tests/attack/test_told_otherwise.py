@@ -18,7 +18,7 @@ async def test_told_that_nothing_was_approved_nothing_runs(tmp_path: Path, monke
     async with desk(tmp_path) as d:
         request = await d.asked()
         append = d.store.journal.append
-        faults = [LogError("The log cannot be written: No space left on device.")]
+        faults = [LogError("The log cannot be written: No space left on device.") for _ in range(2)]  # tried twice
 
         def once(lines: Sequence[Line]) -> int:
             if faults:

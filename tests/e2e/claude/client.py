@@ -97,10 +97,10 @@ def _npm_pack(package: str, directory: Path) -> Path:
 
 @contextmanager
 def throw_away_home(parent: str = "/var/tmp", prefix: str = "slack-gate-home-") -> Iterator[Path]:
-    """A HOME of `USER_ID` with an empty `.claude`, `tmp` and `work`, removed at the end."""
+    """A HOME of `USER_ID` with an empty `.claude`, `tmp` and `job`, removed at the end."""
     home = Path(tempfile.mkdtemp(prefix=prefix, dir=parent)).resolve()
     try:
-        for directory in (home, home / ".claude", home / "tmp", home / "work"):
+        for directory in (home, home / ".claude", home / "tmp", home / "job"):
             directory.mkdir(exist_ok=True)
         give_away(home)
         yield home
@@ -118,10 +118,10 @@ def give_away(tree: Path) -> None:
 
 
 async def run_client(binary: Path, api_url: str, home: Path, *flags: str, timeout: float = 60) -> ClientRun:
-    """`claude -p go FLAGS` in `home/work`; kills the whole process group when `timeout` seconds are over."""
+    """`claude -p go FLAGS` in `home/job`; kills the whole process group when `timeout` seconds are over."""
     process = await asyncio.create_subprocess_exec(
         binary, "-p", "go", "--output-format", "json", *flags,
-        cwd=home / "work", env=_environment(api_url, home), stdin=asyncio.subprocess.DEVNULL,
+        cwd=home / "job", env=_environment(api_url, home), stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, start_new_session=True,
         user=USER_ID, group=USER_ID, extra_groups=None if USER_ID is None else [],
     )  # fmt: skip

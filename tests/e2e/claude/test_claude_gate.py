@@ -29,13 +29,13 @@ def installed() -> Iterator[Path]:
 
 @pytest.fixture
 def home(installed: Path) -> Path:
-    for file in (installed / "work").iterdir():
+    for file in (installed / "job").iterdir():
         file.unlink()
     return installed
 
 
 def made(home: Path) -> set[str]:
-    return {file.name for file in (home / "work").iterdir()}
+    return {file.name for file in (home / "job").iterdir()}
 
 
 def decisions(home: Path) -> list[tuple[str, str]]:
@@ -123,7 +123,7 @@ async def test_always_lets_the_second_call_run_without_a_card(claude: Path, home
         run = await client
         assert len(gate.person.messages) == 2, "one for touch, one for chmod"
     assert made(home) == {"first.txt", "second.txt"}, run
-    assert not (home / "work/first.txt").stat().st_mode & 0o111
+    assert not (home / "job/first.txt").stat().st_mode & 0o111
     assert [decision for decision, _ in decisions(home)] == ["approved", "remembered", "denied"]
 
 

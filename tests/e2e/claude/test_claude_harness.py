@@ -38,7 +38,7 @@ async def test_a_denied_call_does_not_run_and_the_model_reads_the_reason(
     async with scripted_api([bash("echo original > out.txt")], "stopped") as api:
         run = await run_client(claude, api.url, home, *flags)
     assert run.exit_code == 0, run
-    assert not (home / "work/out.txt").exists()
+    assert not (home / "job/out.txt").exists()
     assert "archive first" in api.tool_results()["toolu_1"]
     assert run.result["result"] == "stopped"
 
@@ -48,11 +48,11 @@ async def test_an_allowed_call_runs_and_the_hook_got_the_event(claude: Path, hom
     async with scripted_api([bash("echo original > out.txt")], "finished") as api:
         run = await run_client(claude, api.url, home)
     assert run.exit_code == 0, run
-    assert (home / "work/out.txt").read_text() == "original\n"
+    assert (home / "job/out.txt").read_text() == "original\n"
     event = json.loads((home / "event.json").read_text())
     assert event["tool_use_id"] == "toolu_1"
     assert event["tool_input"]["command"] == "echo original > out.txt"
-    assert event["cwd"] == str(home / "work")
+    assert event["cwd"] == str(home / "job")
     assert run.result["result"] == "finished"
 
 
@@ -60,5 +60,5 @@ async def test_two_turns_are_given_in_order(claude: Path, home: Path) -> None:
     async with scripted_api([bash("echo 1 >> out.txt", "a")], [bash("echo 2 >> out.txt", "b")], "end") as api:
         run = await run_client(claude, api.url, home, BYPASS)
     assert run.result["result"] == "end", run
-    assert (home / "work/out.txt").read_text() == "1\n2\n"
+    assert (home / "job/out.txt").read_text() == "1\n2\n"
     assert set(api.tool_results()) == {"a", "b"}
