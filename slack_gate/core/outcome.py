@@ -14,7 +14,8 @@ def outcome_of(request: Request) -> str:
     reason = f"\n{one_line(request.reason, 600)}" if request.reason else ""
     match request.state:
         case State.APPROVED:
-            return f"Approved by {who} {after}"
+            changed = " with a change" if request.edited is not None else ""
+            return f"Approved{changed}{', in the cage only,' if request.caged else ''} by {who} {after}"
         case State.DENIED:
             return f"Denied by {who} {after}{reason}"
         case State.EXPIRED:

@@ -135,6 +135,8 @@ def settings_for(slack: LocalSlack, place: Path, **changes: Any) -> Settings:
 async def house(place: Path, **changes: Any) -> AsyncIterator[House]:
     async with LocalSlack() as slack:
         ana = slack.add_user("U0ANA", name="Ana")
+        for other in changes.get("approvers", "U0ANA").split(",")[1:]:
+            slack.add_user(other, name=other.removeprefix("U0").capitalize())
         settings = settings_for(slack, place, **changes)
         async with running(settings) as daemon:
             one = House(slack, ana, settings, daemon)
