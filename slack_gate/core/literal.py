@@ -29,6 +29,8 @@ def literal(command: str) -> str:
         # a word begins here only where what stands before it is read to its end, and ends in a blank
         if closed is None or before[-1:] not in (" ", "\t") or cage_policy.read(before + "x") is None:
             return command
-        body = command[opened.end() : end + 1].rstrip("\n")
-        done, at = before + cage_policy.shown(("x", body))[2:], closed.end()
+        body = command[opened.end() : end + 1]
+        if f"\n{opened[1]}" in "\n" + body:  # to bash a line such as `EOF)` can be the end as well
+            return command
+        done, at = before + cage_policy.shown(("x", body.rstrip("\n")))[2:], closed.end()
     return command

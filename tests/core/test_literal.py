@@ -36,7 +36,7 @@ BODIES = [
     "\n\nbegins with them\n",
     "",
     "\n",
-    "EOFX\n EOF\nEOF \n",
+    " EOF\nxEOF\nEO\n",
     "Grüße ☕\n\ttab\n",
     "a ) \" ' ( ; & | <<'X'\n",
 ]
@@ -81,6 +81,8 @@ def test_bash_agrees_on_any_body(lines: list[str], word: str) -> None:
         "git commit -m \"$(cat x <<'EOF'\nx\nEOF\n)\"",
         "git commit -m \"$(cat <<-'EOF'\nx\nEOF\n)\"",
         "git commit -m $(cat <<'EOF'\nx\nEOF\n)",
+        "git commit -m \"$(cat <<'EOF'\nEOF)\nEOF\n)\"",
+        "git commit -m \"$(cat <<'EOF'\nx\nEOFX\nEOF\n)\"",
         "git commit -m \"a $(cat <<'EOF'\nx\nEOF\n)\"",
         "git commit -m 'a \"$(cat <<'EOF'\nx\nEOF\n)\"",
         "id; $X \"$(cat <<'EOF'\nx\nEOF\n)\"",

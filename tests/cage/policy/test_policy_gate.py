@@ -199,7 +199,7 @@ async def test_where_no_cage_starts_git_goes_on_uncaged(house: House, tmp_path: 
         said = await answer(one, "git status", house.repo)
         assert said is not None and said.command == "/usr/bin/git status"
     async with desk(tmp_path, sbox=SBOX, cages=True) as one:
-        one.gate._programs = {"git": "/usr/bin/git"}
+        one.gate._released._programs = {"git": "/usr/bin/git"}
         said = await answer(one, "git status", house.repo)
         assert said is not None and said.command == "/usr/bin/git status"
         git(house.repo, "config", "core.fsmonitor", "/nowhere/evil")
