@@ -98,7 +98,7 @@ class Fleet:
     async def _listen(self, gate: Gate) -> None:
         while True:
             try:
-                async for request in notices(self._store.database.url, self._home):
+                async for request in notices(self._store.database):
                     if request:
                         self._waiting.wake(request)
                     else:

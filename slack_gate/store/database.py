@@ -56,6 +56,7 @@ class Database:
         self._waiting: deque[_Work] = deque()
         self._away_until = 0.0
         self._committing = False
+        self.backend = 0  # the server's process that does our work: what it notifies of, we know
         self.fault: str | None = None  # why the last work could not be done
         self.kept: dict[str, Any] = {}  # what works know of the last state, emptied when that may not hold any more
         event.listen(self._engine, "rollback", lambda _: self.kept.clear())
@@ -103,7 +104,11 @@ class Database:
         if time.monotonic() < self._away_until:
             raise StoreError(self.fault or "The database is away.")
         try:
-            return self._engine.connect()
+            connection = self._engine.connect()
+            if self.shared:
+                driver: Any = connection.connection.dbapi_connection
+                self.backend = driver.info.backend_pid
+            return connection
         except SQLAlchemyError:
             if self.shared:
                 self._away_until = time.monotonic() + AWAY_S

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from slack_gate.errors import StoreError
+from slack_gate.store.database import Database
 from slack_gate.store.engines import connect_arguments
-from slack_gate.store.transaction import CHANNEL
 
-if TYPE_CHECKING:
-    from sqlalchemy import URL
+CHANNEL = "slack_gate"  # the database itself tells it of every request that is filed or changed, when that is committed
 
 
-async def notices(url: URL, home: str) -> AsyncIterator[str]:
-    """Ids of requests that daemons other than `home` changed, on a connection of its own; an empty one first, when it
-    hears.
+async def notices(database: Database) -> AsyncIterator[str]:
+    """Ids of requests that other daemons changed, on a connection of its own; an empty one first, when it hears.
 
     Raises StoreError when the connection is lost: what was told meanwhile was missed.
     """
     import psycopg  # only a fleet needs the driver
 
+    url = database.url
     named = url.translate_connect_args(username="user", database="dbname")
     arguments: dict[str, Any] = {**named, **url.query, **connect_arguments(url)}
     try:
@@ -28,8 +27,7 @@ async def notices(url: URL, home: str) -> AsyncIterator[str]:
             await connection.execute(f"LISTEN {CHANNEL}")
             yield ""
             async for notice in connection.notifies():
-                request, _, by = notice.payload.partition(" ")
-                if by != home:
-                    yield request
+                if notice.pid != database.backend:
+                    yield notice.payload
     except psycopg.Error:  # its words could hold the address' password
         raise StoreError("What other daemons do is not heard: the connection to the database was lost.") from None

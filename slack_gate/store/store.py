@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Row, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, select, update
 
 from slack_gate.core.cord import Cord, Hand, Pull
 from slack_gate.core.ports import Click, Clock, Entry, Verdict
@@ -29,6 +29,7 @@ from slack_gate.store.tables import cards, log, requests, rules, runs
 from slack_gate.store.transaction import Transaction, head_of
 
 _BATCH = 1000
+_BY_ID = select(requests).where(requests.c.id == bindparam("id"))  # building it costs more than running it
 MAX_LOOK_BACK = 1000  # requests read at most to see what was asked before
 MORE_S = 600.0  # what one press on More time adds
 
@@ -100,7 +101,6 @@ class Store:
                 card = {"request": request.id, "surface": surface, "approver": approver, "due_at": due_at}
                 tx.connection.execute(insert(cards).values(**card))
             tx.log(_entry(request, "gate", tx.now))
-            tx.changed(request.id)
             return request
 
         return await self.transact(work)
@@ -109,7 +109,7 @@ class Store:
         """A person's answer, and for Always the rules it saves, if the request is still theirs to decide."""
 
         def work(tx: Transaction) -> Click:
-            row = tx.one(requests, requests.c.id == decision.request)
+            row = tx.connection.execute(_BY_ID, {"id": decision.request}).first()
             if row is None:
                 return Click(Verdict.UNKNOWN)
             request = as_request(row)
@@ -155,7 +155,6 @@ class Store:
                 return None
             lifted = as_request(row)
             tx.connection.execute(update(cards).where(cards.c.request == request).values(drawn="", due_at=0.0))
-            tx.changed(request)
             tx.log(replace(_entry(lifted, by, tx.now, user), decision="lifted", reason=None), lifted.chain)
             return lifted
 
@@ -244,7 +243,7 @@ class Store:
         return await self._read(cord_of)
 
     async def request(self, request: str) -> Request | None:
-        row = await self._read(lambda c: c.execute(select(requests).where(requests.c.id == request)).first())
+        row = await self._read(lambda c: c.execute(_BY_ID, {"id": request}).first())
         return None if row is None else as_request(row)
 
     async def requests(self, limit: int) -> list[Request]:
@@ -336,9 +335,7 @@ class Store:
             tx = Transaction(connection, moment, self.database, self._chain, self._home)
             if next(tries) > 1:
                 tx.first()
-            result = work(tx)
-            tx.tell()
-            return tx, result
+            return tx, work(tx)
 
         tx, result = await self.database.run(in_transaction, self._write_out)
         if tx.fault is not None:
@@ -461,7 +458,6 @@ def _start(tx: Transaction, request: str, run: str, executor: str) -> Request | 
     if row is None:
         return None
     started = as_request(row)
-    tx.changed(request)
     values = {"id": run, "request": request, "home": started.home, "executor": executor, "started_at": tx.now}
     tx.connection.execute(insert(runs).values(**values))
     tx.log(_entry(started, started.via, tx.now), started.chain)
@@ -486,7 +482,6 @@ def _finish(
     }
     tx.connection.execute(update(runs).where(runs.c.id == run.id).values(**values))
     ended = as_request(row)
-    tx.changed(ended.id)
     entry = _entry(ended, ended.via, tx.now)
     tx.log(replace(entry, reason=result.error, command_id=result.command_id, exit_code=result.exit_code), ended.chain)
     return ended
@@ -550,7 +545,6 @@ def _changed(tx: Transaction, request: Request, **values: object) -> Request:
     row = tx.connection.execute(query).first()
     if row is None:
         raise StoreError(f"The request {request.id} was changed by someone else at the same moment.", "Press again.")
-    tx.changed(request.id)
     return as_request(row)
 
 
@@ -588,7 +582,6 @@ def _end(
         return None
     ended = as_request(row)
     tx.masked = True
-    tx.changed(ended.id)
     if log:
         tx.log(_entry(ended, how.by, tx.now, how.user), ended.chain)
     return ended

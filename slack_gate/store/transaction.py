@@ -1,4 +1,4 @@
-"""One transaction of the store: the connection, one moment, the log lines made in it, and who is told of it."""
+"""One transaction of the store: the connection, one moment, and the log lines made in it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,9 @@ from slack_gate.store.database import Database
 from slack_gate.store.log import FIRST, Line, chained
 from slack_gate.store.tables import log
 
-CHANNEL = "slack_gate"  # where a fleet's daemons hear that a request changed: its id, and the daemon that changed it
 # Every answer runs these; building a statement costs more than running it.
 _HEAD = select(log.c.seq, log.c.hash).where(log.c.chain == bindparam("chain")).order_by(log.c.seq.desc()).limit(1)
 _NEW_LINE = insert(log)
-_TELL = select(func.pg_notify(CHANNEL, bindparam("what")))
 _LOCK = text("LOCK TABLE log IN SHARE ROW EXCLUSIVE MODE")
 SERVERS_TIME: ColumnElement[float] = cast(extract("epoch", func.clock_timestamp()), Double)
 _LAST = "last log line"
@@ -49,7 +47,6 @@ class Transaction:
     masked: bool = False
     wants_all: bool = False  # every line that the file lacks, not only those made here
     fault: StoreError | None = None  # why the lines could not be written to the file after the commit
-    _changed: list[str] = field(default_factory=list)
 
     @property
     def time(self) -> ColumnElement[float]:
@@ -75,15 +72,6 @@ class Transaction:
         """Nobody else takes the next number before this transaction has. For the rare case that somebody did."""
         if self.database.shared:
             self.connection.execute(_LOCK)
-
-    def changed(self, request: str) -> None:
-        self._changed.append(request)
-
-    def tell(self) -> None:
-        """The other daemons hear of it when, and only when, the transaction is committed."""
-        if self.database.shared:
-            for request in dict.fromkeys(self._changed):
-                self.connection.execute(_TELL, {"what": f"{request} {self.home}"})
 
     def one(self, table: Any, condition: ColumnElement[bool]) -> Row[*tuple[Any, ...]] | None:
         return self.connection.execute(select(table).where(condition)).first()

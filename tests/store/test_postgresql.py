@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import text
 
 from slack_gate.core.ports import Entry, Verdict
 from slack_gate.core.request import Choice, Request
@@ -20,6 +20,7 @@ from slack_gate.store.database import Database
 from slack_gate.store.log import verify
 from slack_gate.store.notices import notices
 from slack_gate.store.store import Store
+from slack_gate.store.transaction import Transaction
 from tests.store.place import HOME, NOW, REQUEST, Clock, Place, click, submitted
 from tests.store.server import PASSWORD, Server, binaries, free_port, server
 
@@ -124,19 +125,19 @@ def _numbered(number: int) -> Request:
 async def test_a_daemon_hears_of_what_others_committed_and_of_nothing_else(place: Place, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     async with place.store(home="a:/x") as a, Place(tmp_path / "other", place.url).store(home="b:/x") as b:
-        heard = notices(a.database.url, "b:/x")
+        heard = notices(b.database)
         assert await anext(heard) == ""
         await b.submitted(_numbered(1), [], "slack")
         with pytest.raises(StoreError):
-            await a.database.run(_told_and_failed)
+            await a.transact(_told_and_failed)
         await a.submitted(_numbered(2), [], "slack")
         async with asyncio.timeout(10):
             assert await anext(heard) == "SG-2"
         await heard.aclose()
 
 
-def _told_and_failed(connection: Connection) -> None:
-    connection.execute(text("SELECT pg_notify('slack_gate', 'SG-never a:/x')"))
+def _told_and_failed(tx: Transaction) -> None:
+    tx.connection.execute(text("UPDATE requests SET why = 'another'"))
     raise StoreError("rolled back")
 
 

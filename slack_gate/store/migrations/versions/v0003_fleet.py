@@ -1,7 +1,7 @@
 """Several daemons on one database: heartbeats, a chain of log lines for each.
 
 And the law of the tables in the database itself: a state moves only as the table of transitions says, what runs was
-approved, the log only grows.
+approved, the log only grows; PostgreSQL tells the other daemons of every change, with its commit.
 """
 
 from __future__ import annotations
@@ -41,6 +41,11 @@ def upgrade() -> None:
     for law in LAWS:
         _enact(*law)
     if _on_postgresql():
+        op.execute(
+            "CREATE FUNCTION told() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN PERFORM pg_notify('slack_gate', NEW.id); RETURN NULL; END $$"
+        )
+        op.execute("CREATE TRIGGER told AFTER INSERT OR UPDATE ON requests FOR EACH ROW EXECUTE FUNCTION told()")
         op.drop_constraint("log_pkey", "log")
         op.create_primary_key("log_pkey", "log", ["chain", "seq"])
 
@@ -51,6 +56,8 @@ def downgrade() -> None:
             raise ValueError("the logs of several daemons do not fit into the older tables")
         op.drop_constraint("log_pkey", "log")
         op.create_primary_key("log_pkey", "log", ["seq"])
+        op.execute("DROP TRIGGER told ON requests")
+        op.execute("DROP FUNCTION told()")
     for name, _, table, *_ in LAWS:
         if _on_postgresql():
             op.execute(f"DROP TRIGGER {name} ON {table}")

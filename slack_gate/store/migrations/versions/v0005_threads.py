@@ -16,9 +16,7 @@ def upgrade() -> None:
     op.create_index("cards_by_message", "cards", ["message"], sqlite_where=POSTED, postgresql_where=POSTED)
     op.create_table(
         "notes",
-        sa.Column(
-            "card", NUMBER, sa.ForeignKey("cards.id"), nullable=False
-        ),
+        sa.Column("card", NUMBER, sa.ForeignKey("cards.id"), nullable=False),
         sa.Column("name", sa.Text, nullable=False),
         sa.Column("said_at", sa.Double, nullable=False),
         sa.PrimaryKeyConstraint("card", "name"),
