@@ -70,7 +70,7 @@ async def measure(hooks: int, seconds: float) -> tuple[float, float]:
             env=settings,
             cwd=ROOT,
             stdout=asyncio.subprocess.DEVNULL,
-            stderr=(Path(name) / 'err').open('wb'),
+            stderr=(Path(name) / "err").open("wb"),
         )
         try:
             async with asyncio.timeout(60):

@@ -50,9 +50,7 @@ class Desk:
         values: dict[str, Any] = {"tool": "Bash", "tool_input": {"command": command}, "call": f"toolu_{self.calls}"}
         return ToolEvent(**{"agent": "claude-code", "session": "s1", "cwd": cwd, **values, **changes})
 
-    async def asked(
-        self, event: ToolEvent | None = None, nonce: str | None = None, limit: float = 330.0
-    ) -> Request:
+    async def asked(self, event: ToolEvent | None = None, nonce: str | None = None, limit: float = 330.0) -> Request:
         """A request that somebody waits for."""
         event = event or self.event()
         request = await self.gate.submit(event, Caller(nonce or f"{self.calls:032x}", limit))
