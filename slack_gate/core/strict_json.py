@@ -30,7 +30,7 @@ def strict_object(data: bytes) -> dict[str, Any]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        raise NotStrict("names a key twice")
+        raise NotStrict("names a key twice, so two readers could understand it differently")
     return value
 
 
@@ -52,5 +52,9 @@ def _plain_texts(value: object) -> None:
             waiting += [*item.keys(), *item.values()]
         elif isinstance(item, list):
             waiting += item
-        elif isinstance(item, str) and ("\0" in item or any("\ud800" <= char <= "\udfff" for char in item)):
+        elif isinstance(item, str) and ("\0" in item or not _encodable(item)):
             raise NotStrict("holds a NUL or a lone surrogate")
+
+
+def _encodable(text: str) -> bool:
+    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
