@@ -8,11 +8,12 @@ import json
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Double, Row, Update, bindparam, func, insert, select, update
 
 from slack_gate.core.cord import Cord, Hand, Pull
 from slack_gate.core.ports import Click, Clock, Entry, Verdict
@@ -26,7 +27,7 @@ from slack_gate.store.database import Database
 from slack_gate.store.log import Journal, Line, chain_name
 from slack_gate.store.schema import prepare
 from slack_gate.store.tables import cards, log, requests, rules, runs
-from slack_gate.store.transaction import Transaction, head_of
+from slack_gate.store.transaction import SERVERS_TIME, Transaction, head_of
 
 _BATCH = 1000
 _BY_ID = select(requests).where(requests.c.id == bindparam("id"))  # building it costs more than running it
@@ -122,7 +123,7 @@ class Store:
             if decision.choice is not Choice.DENY and (counted := _counted(tx, request, decision)) is not None:
                 return Click(Verdict.COUNTED, counted)
             state = _DECIDES[decision.choice]
-            ended = _end(tx, request, state, decision, requests.c.expires_at > tx.time)
+            ended = _end(tx, request, state, decision, in_time=True)
             if ended is None:
                 return Click(Verdict.ENDED, request)
             always = decision.choice is Choice.ALWAYS
@@ -548,36 +549,42 @@ def _changed(tx: Transaction, request: Request, **values: object) -> Request:
     return as_request(row)
 
 
+@cache
+def _ending(state: State, in_time: bool, shared: bool) -> Update:
+    """The conditional UPDATE that ends a request; what is set comes with the call. Building it costs more than running
+    it."""
+    query = update(requests).where(
+        requests.c.id == bindparam("this"),
+        requests.c.digest == bindparam("shown"),
+        requests.c.state.in_([start for start in State if may(start, state)]),
+    )
+    if in_time:
+        query = query.where(requests.c.expires_at > (SERVERS_TIME if shared else bindparam("moment", type_=Double)))
+    return query.returning(requests)
+
+
 def _end(
-    tx: Transaction,
-    request: Request,
-    state: State,
-    how: Decision,
-    also: ColumnElement[bool] | None = None,
-    log: bool = True,
+    tx: Transaction, request: Request, state: State, how: Decision, in_time: bool = False, log: bool = True
 ) -> Request | None:
     """The conditional UPDATE that decides: the first one wins. Masks what was asked, logs, returns the ended row."""
-    query = (
-        update(requests)
-        .where(requests.c.id == request.id)
-        .where(requests.c.digest == request.digest)
-        .where(requests.c.state.in_([start for start in State if may(start, state)]))
-        .where(*([] if also is None else [also]))
-        .values(
-            state=state,
-            decided_at=tx.now,
-            decided_by=how.user or how.by,
-            decided_name=how.name,
-            reason=mask(how.reason),
-            via=how.by,
-            edited=None if how.edited is None else mask(how.edited),
-            caged=int(request.caged or how.choice is Choice.CAGED),
-            tool_input=json.dumps(mask_value(dict(request.tool_input))),
-            command=None if request.command is None else mask(request.command),
-        )
-        .returning(requests)
-    )
-    row = tx.connection.execute(query).first()
+    query = _ending(state, in_time, tx.database.shared)
+    values: dict[str, Any] = {
+        "this": request.id,
+        "shown": request.digest,
+        "state": state,
+        "decided_at": tx.now,
+        "decided_by": how.user or how.by,
+        "decided_name": how.name,
+        "reason": mask(how.reason),
+        "via": how.by,
+        "edited": None if how.edited is None else mask(how.edited),
+        "caged": int(request.caged or how.choice is Choice.CAGED),
+        "tool_input": json.dumps(mask_value(dict(request.tool_input))),
+        "command": None if request.command is None else mask(request.command),
+    }
+    if in_time and not tx.database.shared:
+        values["moment"] = tx.now
+    row = tx.connection.execute(query, values).first()
     if row is None:
         return None
     ended = as_request(row)
