@@ -23,7 +23,7 @@ ANA = Hand("human-slack", "U0ANA", "Ana")
 
 
 async def home_with(person: Person, text: str, without: bool = False) -> Home:
-    return await person.wait_for_home(lambda home: (text in home.plain()) != without)
+    return await person.wait_for_home(lambda home: (text in home.plain()) != without, timeout=30)
 
 
 async def pending(h: House, command: str) -> Any:
@@ -213,7 +213,7 @@ async def test_a_late_press_is_told_and_the_tab_is_current_again(tmp_path: Path)
 
 
 async def test_three_hundred_requests_fit_and_each_can_be_reached(tmp_path: Path) -> None:
-    async with house(tmp_path) as h:
+    async with house(tmp_path, wait=600) as h:
         for number in range(30):
             await h.start(h.event(command=f"touch file-{number}"))
         base = (await requests_filed(h, 30))[0]
