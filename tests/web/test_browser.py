@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,7 @@ async def test_by_keyboard_alone(browser: Browser, doors: Doors) -> None:
     await page.keyboard.press("Enter")
     answer = await task
     assert answer["decision"] == "denied" and "not today" in answer["message"]
+    await expect(page.get_by_role("article")).to_have_count(0)
     task, request = await doors.asking(command="make install")
     await expect(page.get_by_role("article")).to_be_visible()
     while not await focused(page, "Approve"):
@@ -316,3 +318,83 @@ async def test_what_travels(browser: Browser, doors: Doors) -> None:
     if path := os.environ.get("SLACK_GATE_FIGURES"):
         Path(path).write_text(f"{sum(received):.0f}\n")
     assert len(received) >= 3 and sum(received) <= 100 * 1024
+
+
+@asynccontextmanager
+async def slowly(page: Page) -> AsyncIterator[None]:
+    """The moment in which buttons take no click lasts long enough for a busy machine."""
+    session = await page.context.new_cdp_session(page)
+    await session.send("Animation.enable")
+    await session.send("Animation.setPlaybackRate", {"playbackRate": 0.01})
+    yield
+    await session.send("Animation.setPlaybackRate", {"playbackRate": 1000})
+
+
+async def middle_of(page: Page, request: str, button: str) -> tuple[float, float]:
+    box = await page.locator(f"[id='{request}']").get_by_role("button", name=button, exact=True).bounding_box()
+    assert box is not None
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+async def test_a_double_click_decides_one_request(browser: Browser, doors: Doors, scripts: bool) -> None:
+    """What moves up into the place of an answered card takes no click that was meant for that one."""
+    task, _ = await doors.asking(command="echo first")
+    _, other = await doors.asking(command="echo other")
+    seen = await visit(browser, doors, java_script_enabled=scripts)
+    page = seen.page
+    first = page.get_by_role("article").first
+    button = first.get_by_role("button", name="Approve", exact=True)
+    await button.click(trial=True)
+    box = await button.bounding_box()
+    assert box is not None
+    at = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    async with slowly(page):
+        await page.mouse.click(*at)
+        assert (await task)["by"] == "human-web"
+        await expect(page.get_by_role("article")).to_have_count(1)
+        assert await middle_of(page, other.id, "Approve") == at
+        await page.mouse.click(*at, click_count=2)
+        await asyncio.sleep(0.3)
+        row = await doors.daemon.store.request(other.id)
+        assert row is not None and row.state is State.PENDING
+    await page.locator(f"[id='{other.id}']").get_by_role("button", name="Deny", exact=True).click()  # a moment later
+    await doors.ended(other)
+    assert seen.problems == []
+
+
+async def test_a_withdrawn_card_gives_its_place_to_nobodys_click(browser: Browser, doors: Doors) -> None:
+    """An agent may hang up at the moment its card is clicked, so that another one comes to lie there."""
+    task, first = await doors.asking(command="echo harmless")
+    _, other = await doors.asking(command="echo harmful")
+    seen = await visit(browser, doors)
+    page = seen.page
+    await page.locator(f"[id='{first.id}']").get_by_role("button", name="Approve", exact=True).click(trial=True)
+    at = await middle_of(page, first.id, "Approve")
+    async with slowly(page):
+        task.cancel()
+        await expect(page.locator(f"[id='{first.id}']")).to_have_count(0)
+        assert await middle_of(page, other.id, "Approve") == at
+        await page.mouse.click(*at)
+        await asyncio.sleep(0.3)
+        row = await doors.daemon.store.request(other.id)
+        assert row is not None and row.state is State.PENDING
+    assert seen.problems == []
+
+
+async def test_a_page_that_comes_into_view_takes_no_click_at_once(browser: Browser, doors: Doors) -> None:
+    """Another site may bring it under the second click of a double click."""
+    _, request = await doors.asking(command="echo harmful")
+    seen = await visit(browser, doors)
+    page = seen.page
+    button = page.get_by_role("button", name="Approve", exact=True)
+    await button.click(trial=True)
+    at = await middle_of(page, request.id, "Approve")
+    async with slowly(page):
+        await page.evaluate("window.dispatchEvent(new Event('focus'))")
+        await page.mouse.click(*at)
+        await asyncio.sleep(0.3)
+        row = await doors.daemon.store.request(request.id)
+        assert row is not None and row.state is State.PENDING
+    await button.click()
+    await doors.ended(request)

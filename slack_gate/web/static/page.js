@@ -11,6 +11,11 @@ function say(element, text) {
   element.hidden = !text;
 }
 
+// Until the buttons have stood still for a moment, they take no click (page.css).
+function settle() {
+  list.classList.toggle("moved");
+}
+
 function take(html) {
   const fresh = new DOMParser().parseFromString(html, "text/html");
   const cards = Array.from(fresh.querySelectorAll("#pending > article"));
@@ -38,6 +43,7 @@ function take(html) {
 function leave(card) {
   if (!card.contains(document.activeElement)) {
     card.remove();
+    settle();
     return;
   }
   for (const button of card.querySelectorAll("button")) button.disabled = true;
@@ -82,6 +88,7 @@ async function decide(event) {
       if (!html.includes(`id="${card.id}"`)) {
         const next = card.nextElementSibling || card.previousElementSibling;
         card.remove();
+        settle();
         (next || document.getElementById("history")).querySelector("h2").focus();
       }
       take(html);
@@ -112,6 +119,10 @@ function ready(root) {
 }
 
 list.addEventListener("submit", decide);
+window.addEventListener("focus", settle);
+document.addEventListener("visibilitychange", settle);
+const sizes = new ResizeObserver(settle); // whatever makes room or takes it moves what is below
+for (const part of [document.querySelector("header"), list]) sizes.observe(part);
 setInterval(() => document.querySelectorAll(".left").forEach(left), 1000);
 ready(document);
 
