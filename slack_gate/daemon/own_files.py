@@ -34,7 +34,8 @@ def guarded_places(home: Path) -> list[Path]:
     layout = Layout(home)
     settings = [home / ".claude" / name for name in ("settings.json", "settings.local.json")]
     tools = Path(os.environ.get("AGENT_TOOLS_DIR") or home / "work") / "gh-issue"
-    return [layout.root, layout.command, layout.sbox, layout.policy, tools, *settings, home / ".claude.json"]
+    mine = [layout.root, layout.command, layout.sbox, layout.sbox_proxy, layout.policy, layout.helper, tools]
+    return [*mine, *settings, home / ".claude.json"]
 
 
 class OwnFiles:
