@@ -82,9 +82,11 @@ def reach(request: Request) -> list[str]:
     found: set[str] = set()
     command = request.command
     if command is not None:
-        argvs, _ = _argvs(command)
+        argvs, exact = _argvs(command)
         for argv in argvs:
             found |= _of_words(argv, request.cwd)
+        if not exact and any(_SECRET_PLACE.search(word) for word in _SPLIT.split(command[:MAX_READ])):
+            found.add(CREDENTIALS)
         if hosts_in(command[:MAX_READ]):
             found.add(NET)
     elif request.tool in _WEB:
@@ -115,6 +117,23 @@ def first_programs(command: str) -> list[str]:
         word = next((word for word in argv[1:3] if word[:1] not in ("-", "/", "~", ".")), "")
         found.append(f"{name} {word}" if name in _WITH_SUBCOMMAND and word else name)
     return list(dict.fromkeys(found))
+
+
+def unpinned(command: str) -> bool:
+    """Whether it may run a script named by a pattern or a variable, to whose content no approval is bound."""
+    for text in _PARTS.split(command[:MAX_READ])[:MAX_STARTS]:
+        words = text[_ASSIGNED.match(text).end() :].split()  # type: ignore[union-attr]  # it matches the empty text
+        if not words:
+            continue
+        runs = os.path.basename(words[0]).rstrip("0123456789.") in _RUN_FILES or words[0] in (".", "source")
+        if any(_PATTERN.search(word) for word in (words[1:] if runs else words[:1])):
+            return True
+    return False
+
+
+_PARTS = re.compile(r"[;|&\n(){}]")
+_PATTERN = re.compile(r"[$*?`\[]")
+_RUN_FILES = cage_policy.INTERPRETERS | {"sh", "bash", "zsh", "dash", "ksh", "fish", "sudo", "env", "xargs", "exec"}
 
 
 def may_hold_secrets(path: str) -> bool:
@@ -161,6 +180,9 @@ def _of_words(words: Sequence[str], cwd: str) -> set[str]:
     found = {what for name in carried for what in _BY_PROGRAM.get(name, ())}
     for at, name in enumerate(names):
         found |= {what for word in words[at + 1 : at + 6] for what in _BY_PAIR.get((name, word), ())}
+    if carried is names or names[0].rstrip("0123456789.") in cage_policy.INTERPRETERS:
+        inner = [argv for word in words if " " in word for argv in _lenient(word)]
+        found |= {what for argv in inner for what in _of_words(argv, cwd)}
     for word in words[1:]:
         if word[:1] in ("/", "~") or ".." in word or _SECRET_PLACE.search(word):
             found |= _of_path(word, cwd)

@@ -78,6 +78,11 @@ def always(keys: Sequence[Key], caged: bool) -> str:
     """The exact rule that Always would save, empty when nothing can be remembered."""
     if not keys:
         return ""
-    rules = ", ".join(visible(mask(str(key))) for key in keys)
+    rules = remembered(keys)
     scope = "any arguments, any directory" if keys[0].tool in SHELL_TOOLS else "any directory"
     return f"{rules} ({scope}{', runs in the cage' if caged else ''})"
+
+
+def remembered(keys: Sequence[Key]) -> str:
+    """What a rule names, without how far it reaches."""
+    return ", ".join(visible(mask(str(key))) for key in keys)

@@ -22,7 +22,7 @@ from slack_gate.core.offers import Offers, uneditable, unreadable
 from slack_gate.core.outcome import sentence
 from slack_gate.core.ports import Click, LookBack, Verdict
 from slack_gate.core.request import BY_SLACK, Choice, Decision, Request, Scope
-from slack_gate.core.wording import always
+from slack_gate.core.wording import remembered
 from slack_gate.errors import GateError
 from slack_gate.slack import modals
 from slack_gate.slack.cards import CAGED, EDITED, MENU, MORE, SCOPED, notice
@@ -135,7 +135,7 @@ class Buttons:
         offers = self._gate.offers(request)
         if not offers.keys:
             return sentence(Click(Verdict.UNREMEMBERABLE, request))
-        rule = always(offers.keys, offers.caged)
+        rule = f"{remembered(offers.keys)}{', in the cage' if offers.caged else ''}"
         view = modals.scope_modal(request, carried, rule, ())
         opened = await self._client.views_open(trigger_id=body["trigger_id"], view=view)
         reaches = {

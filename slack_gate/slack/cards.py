@@ -20,7 +20,7 @@ from slack_gate.core.fields import Part
 from slack_gate.core.kinds import parts_now, remark
 from slack_gate.core.offers import NOTHING, Offers
 from slack_gate.core.outcome import ended_at, outcome_of
-from slack_gate.core.reach import first_programs, programs, reach
+from slack_gate.core.reach import first_programs, programs, reach, unpinned
 from slack_gate.core.request import Choice, Request, State
 from slack_gate.core.secrets import mask
 from slack_gate.core.wording import MAX_CWD, MAX_TOOL, always, headline, measure, origin, place
@@ -231,9 +231,9 @@ def _asked_because(request: Request) -> str:
 def _remarks(request: Request, file: FileNow | None) -> list[str]:
     url = request.tool_input.get("url") if request.command is None else None
     host = hosts.about_host(mask(url)) if isinstance(url, str) else ""
-    if request.command is not None:
-        host = hosts.listed(mask(request.command))
-    return [host, remark(request, file)]
+    if request.command is None:
+        return [host, remark(request, file)]
+    return [hosts.listed(mask(request.command)), _UNPINNED if unpinned(request.command) else ""]
 
 
 def _programs(request: Request) -> list[str]:
@@ -321,3 +321,4 @@ def escaped(line: str) -> str:
 _CONFIRM = "From now on this runs without asking, until revoked: "
 _INCOMPLETE = "The whole of it is being put into the thread. Until it is there, it cannot be approved."
 _CHANGED_LINES = "Only the changed lines; the whole is in the thread."
+_UNPINNED = "It names what it runs by a pattern or a variable: another file may run than stands there now"

@@ -120,7 +120,7 @@ def _item(request: Request, number: str, offers: OffersOf) -> list[Block]:
         "" if request.command is None else one_line(programs(request.command), 80),
         "" if request.command is None else one_line(hosts.listed(mask(request.command)), 120),
         f"Reaches {touched}" if touched else "",
-        f"because {one_line(mask(request.why), 80)}",
+        f"because {one_line(mask(request.why).partition(' (')[0], 80)}",
         f"request {request.id}",
     ]
     about = context(plain("; ".join(filter(None, facts))), *map(plain, said))

@@ -91,7 +91,7 @@ def scope_modal(request: Request, carried: str, rule: str, found: Sequence[tuple
         ("Always with scope", "Always allow"),
         carried,
         [
-            section(f"Runs without asking, with any arguments:\n{one_line(rule, MAX_RULE)}"),
+            section(f"From now on this is not asked{_any_arguments(request)}:\n{one_line(rule, MAX_RULE)}"),
             _input(REACH, "Where", _radio(REACH, reaches)),
             _input(TIME, "How long", _radio(TIME, times)),
             section(past),
@@ -107,6 +107,10 @@ def scope_in(values: Mapping[str, Any]) -> Scope:
         directory=reach == DIRECTORY,
         seconds=None if time == GOOD else HOUR_S,
     )
+
+
+def _any_arguments(request: Request) -> str:
+    return "" if request.command is None else ", whatever its arguments"
 
 
 def _found(matched: int, denied: str) -> str:
