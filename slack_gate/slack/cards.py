@@ -29,7 +29,7 @@ from slack_gate.slack.blocks import Block, button, clock, confirm, context, plai
 # Lengths in UTF-16 units. All blocks of a message together fail at an undocumented 11,000 or so; planned are 8,000,
 # of which everything but the literal texts takes less than 2,800.
 MAX_SHOWN = 5200  # working directory included
-MAX_CLIPPED = 2800  # of texts that stand whole in the thread
+MAX_CLIPPED = 2000  # of texts that stand whole in the thread
 MAX_WHY = 300
 MAX_RAW = 1_000_000  # characters of an input; a longer one is not even drawn
 MAX_FILE = 1_000_000  # bytes of a snippet; Slack's own limit is a little higher
