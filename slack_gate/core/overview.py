@@ -52,6 +52,10 @@ class Controls(Protocol):
         """One sentence; empty when the rule has ended."""
         ...
 
+    async def lift(self, request: str, hand: Hand, team: str) -> str:
+        """One sentence on the denial that was taken back, or on why there is none."""
+        ...
+
     async def card_at(self, channel: str, message: str) -> Request | None:
         """The request that a message shows, None for any other message."""
         ...

@@ -28,6 +28,8 @@ class Store(Protocol):
 
     async def pulled(self, pull: Pull, hand: Hand, now: float) -> tuple[Cord, bool]: ...
 
+    async def lifted(self, request: str, by: str, user: str, name: str, now: float) -> Request | None: ...
+
     async def revoked(self, rule: str, now: float, by: str = ..., user: str = ...) -> Rule: ...
 
     async def cord(self) -> Cord: ...
@@ -116,6 +118,15 @@ class Controls:
             return error.sentence
         self._changed()
         return ""
+
+    async def lift(self, request: str, hand: Hand, team: str = "") -> str:
+        if not self._may(hand, team):
+            return await self._foreign(hand, f"lift {request[:40]}")
+        lifted = await self._store.lifted(request, hand.by, hand.user, hand.name, self._clock())
+        if lifted is None:
+            return f"There is no denial {request[:40]} that could be taken back."
+        self._changed()
+        return f"The denial {lifted.id} is taken back: the same may be asked again in its session."
 
     def _may(self, hand: Hand, team: str) -> bool:
         """Who comes by the page or the terminal has shown the page's password there."""

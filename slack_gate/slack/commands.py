@@ -48,6 +48,7 @@ HELP = (
     "`/gate status`  how slack-gate stands\n"
     "`/gate pending`  what waits\n"
     "`/gate rules`  what runs without asking\n"
+    "`/gate lift SG-…`  take a denial back, so that the same is asked again\n"
     "`/gate pause`  deny at once whatever needs asking\n"
     "`/gate resume`  ask again\n"
     "`/gate console`  leave what needs asking to the agent's own prompt, where that holds\n"
@@ -126,11 +127,13 @@ class Commands:
             return
         if not self._seen.new(str(body.get("event_id", ""))):
             return
-        word = word_of(html.unescape(str(event.get("text") or "")))
-        if word is None and event.get("thread_ts"):
-            return  # people may talk below a card
+        text = html.unescape(str(event.get("text") or ""))
+        if word_of(text) is None and lift_of(text) is None:
+            if event.get("thread_ts"):
+                return  # people may talk below a card
+            text = "help"
         team = str(event.get("team") or body.get("team_id", ""))
-        reply = await self._reply(word or "help", str(event["user"]), team, self._age(event))
+        reply = await self._reply(text, str(event["user"]), team, self._age(event))
         self._later(self._whisper(event, reply))
 
     def _age(self, event: Body) -> float:
@@ -157,9 +160,9 @@ class Commands:
         """Never raises for what the gate or Slack cannot do."""
         if not self._controls.approves(user, team):
             return Reply.of(STRANGER)
-        word = word_of(text) or "help"
+        word, denial = word_of(text) or "help", lift_of(text)
         try:
-            match word:
+            match word if denial is None else "lift":
                 case "status":
                     return await self._status(user)
                 case "pending":
@@ -173,6 +176,8 @@ class Commands:
                     f"This reached slack-gate {age:.0f} s after it was written, so nothing was done. Write it again."
                 )
             hand = Hand(BY_SLACK, user, self._people.name(user))
+            if denial is not None:
+                return Reply.of(await self._controls.lift(denial, hand, team))
             return Reply.of(await self._controls.pull(Pull(word), hand, team))
         except GateError as error:
             return Reply.of(f"That could not be done: {error}")
@@ -237,6 +242,16 @@ def word_of(text: str) -> str | None:
     if words[:1] in ([COMMAND], [COMMAND[1:]]):
         words = words[1:]
     return words[0] if len(words) == 1 and words[0] in WORDS else None
+
+
+def lift_of(text: str) -> str | None:
+    """The request whose denial this text takes back: `lift SG-…`, with or without `/gate`; None for anything else."""
+    words = text.lower().split()
+    if words[:1] in ([COMMAND], [COMMAND[1:]]):
+        words = words[1:]
+    if len(words) != 2 or words[0] != "lift" or not words[1].startswith("sg-"):
+        return None
+    return f"SG-{words[1][3:]}"
 
 
 def _marked(text: str) -> Block:

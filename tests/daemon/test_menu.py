@@ -158,3 +158,19 @@ def test_the_reasons_fit_a_dialog() -> None:
     assert all(len(reason) <= 75 for reason in modals.REASONS)
     assert modals.reason_in({}) == "" and modals.reason_in({"canned": {"canned": {"selected_option": None}}}) == ""
     assert modals.scope_in(json.loads("{}")).session
+
+
+async def test_a_denial_is_taken_back_in_slack(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        hook, card = await h.asked("git push")
+        await h.ana.click(card, "Deny")
+        await h.ended(hook)
+        [request] = await h.running.store.requests(1)
+        assert (await h.bash("git push")).decision == "deny"
+        await h.ana.say(f"lift {request.id}")
+        assert "is taken back" in await told(h)
+        await card.wait_for_update(lambda version: "The denial was taken back" in version.plain())
+        await h.start(h.event(command="git push"))
+        await h.card("git push")
+        typed = await h.ana.command(f"/gate lift {request.id}")
+        assert typed.error is None
