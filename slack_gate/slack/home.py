@@ -11,6 +11,7 @@ from typing import Any
 
 from slack_gate.core.cord import Cord, state
 from slack_gate.core.display import one_line, units
+from slack_gate.core.kinds import parts_now
 from slack_gate.core.outcome import ended_at, outcome_of
 from slack_gate.core.overview import Overview, Waiting
 from slack_gate.core.request import Choice, Request
@@ -18,7 +19,6 @@ from slack_gate.core.rules import Rule
 from slack_gate.core.secrets import mask
 from slack_gate.core.wording import headline, origin
 from slack_gate.slack.blocks import Block, button, clock, confirm, context, divider, header, plain, section
-from slack_gate.slack.cards import files_of
 
 PREFIX = "home."  # of every action id on this tab, so that no button here passes for one of a card
 OPEN, REVOKE, PAUSE, RESUME = "home.open", "home.revoke", "home.pause", "home.resume"
@@ -95,7 +95,9 @@ def _short(request: Request, why: str) -> list[Block]:
 
 def _whole(request: Request, blocks: Sequence[Block]) -> bool:
     """Whether these blocks show all that would run and are short enough for this tab."""
-    return not files_of(request) and sum(map(units, _texts(blocks))) <= MAX_ITEM
+    texts = _texts(blocks)
+    there = all(not part.shown or any(part.shown in text for text in texts) for part in parts_now(request))
+    return there and sum(map(units, texts)) <= MAX_ITEM
 
 
 def _elements(blocks: Sequence[Block]) -> list[Block]:
