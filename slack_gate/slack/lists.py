@@ -53,14 +53,18 @@ def listable(request: Request) -> bool:
 
 def fitting(requests: Sequence[Request], offers: OffersOf) -> int:
     """How many of the first of these fit into one message."""
-    number = 1
-    while number < len(requests):
-        drawn = listing(requests[: number + 1], offers).blocks
-        values = sum(len(value_of(request)) + 1 for request in requests[: number + 1])
-        if _total(drawn) > MAX_TOTAL or len(drawn) > MAX_BLOCKS or values > MAX_VALUE:
-            break
-        number += 1
-    return number
+    size = blocks = values = 0
+    before = ""
+    for number, request in enumerate(requests):
+        drawn = listing([request], offers).blocks[1:]
+        again = place(request) == before
+        before = place(request)
+        size += _total(drawn) - (units(before) if again else 0)
+        blocks += len(drawn) - again
+        values += len(value_of(request)) + 1
+        if number and (size > MAX_TOTAL or blocks > MAX_BLOCKS or values > MAX_VALUE):
+            return number
+    return len(requests)
 
 
 def listing(requests: Sequence[Request], offers: OffersOf = lambda request: NOTHING) -> Picture:

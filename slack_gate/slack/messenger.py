@@ -30,6 +30,7 @@ from slack_gate.slack.threads import drawn
 Answer = TypeVar("Answer")
 
 EVENT = "slack_gate_request"  # marks a card: metadata that people do not see, with the request's id
+SMALL = 8000  # characters of a text that is drawn at once
 PAGE = 200  # messages of a channel's history in one call
 PAGES = 10
 SKEW_S = 600.0  # how far Slack's clock may be from ours
@@ -67,7 +68,7 @@ class Messenger:
         """Channel and ts of the new message in the approver's DM. Raises Undelivered, also if nobody would read it."""
         if (why := await self._people.inactive(approver)) is not None:
             raise Undelivered(f"approver_inactive ({why})", None)
-        return await self._post(self._picture(request, complete=False), approver, [request])
+        return await self._post(await self._picture(request, complete=False), approver, [request])
 
     def fitting(self, requests: Sequence[Request]) -> int:
         """How many of the first of these may stand on one message, each whole: 0 when the first needs its own."""
@@ -101,11 +102,12 @@ class Messenger:
     async def complete(self, request: Request, channel: str, message: str) -> None:
         """What the card does not show, into its thread, and then the buttons that approve. Raises Undelivered."""
         if await self._share_whole(request, channel, message):
-            await self._update(self._picture(request), channel, message)
+            await self._update(await self._picture(request), channel, message)
 
     async def _share_whole(self, request: Request, channel: str, message: str) -> bool:
         """Whether there is more than the card shows; it is in the thread then."""
-        files = files_of(request, self._file(request))
+        file = self._file(request)
+        files = await _apart(request, lambda: files_of(request, file))
         if files and self._shared.get(message) != (texts := hash(tuple(file.text for file in files))):
             await self._call(share(self._client, files, channel, message))
             self._shared[message] = texts
@@ -188,7 +190,7 @@ class Messenger:
         try:
             if request.state is State.PENDING:
                 await self._share_whole(request, channel, message)
-            await self._update(self._picture(request), channel, message)
+            await self._update(await self._picture(request), channel, message)
         except Undelivered as fault:
             if fault.error in CONTENT and request.state is not State.PENDING:
                 await self._update(ending(request), channel, message)
@@ -209,10 +211,11 @@ class Messenger:
             else:
                 raise Undelivered(fault.error, RETRY_S) from fault
 
-    def _picture(self, request: Request, complete: bool = True) -> Picture:
+    async def _picture(self, request: Request, complete: bool = True) -> Picture:
         if request.state is not State.PENDING:
-            return picture_of(request, NOTHING)
-        return picture_of(request, self._offers(request), complete, self._file(request))
+            return await _apart(request, lambda: picture_of(request, NOTHING))
+        file = self._file(request)
+        return await _apart(request, lambda: picture_of(request, self._offers(request), complete, file))
 
     async def _update(self, picture: Picture, channel: str, message: str) -> None:
         await self._call(
@@ -257,6 +260,12 @@ class _Look:
     result: asyncio.Future[dict[str, list[str]] | None]
     oldest: float = math.inf
     begun: bool = False
+
+
+async def _apart(request: Request, draw: Callable[[], Answer]) -> Answer:
+    """A long text is drawn in a thread: everybody else waits for the loop."""
+    texts = [value for value in request.tool_input.values() if isinstance(value, str)]
+    return await asyncio.to_thread(draw) if sum(map(len, texts)) > SMALL else draw()
 
 
 def picture_of(
