@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from cage import cage_policy
 from slack_gate.core.change import Change, FileNow, change
 from slack_gate.core.display import shape, visible
 from slack_gate.core.fields import MAX_FIELDS, Part, fields_of, parts
@@ -46,9 +47,11 @@ def parts_now(request: Request, file: FileNow | None = None) -> list[Part]:
 
 def remark(request: Request, file: FileNow | None) -> str:
     """What is to be said about the file as it is now; empty for nothing."""
-    if file is None or request.command is not None:
+    if request.tool not in cage_policy.FILE_TOOLS:
         return ""
-    return f"The file as it is now is not shown: {file.why}" if file.why else ""
+    if file is None:
+        return "What stands in the file now is not shown here"
+    return f"What stands in the file now is not shown: {file.why}" if file.why else ""
 
 
 def _written(name: str, text: str, file: FileNow | None) -> Part:

@@ -32,7 +32,7 @@ from slack_gate.store.transaction import SERVERS_TIME, Transaction, head_of
 _BATCH = 1000
 _BY_ID = select(requests).where(requests.c.id == bindparam("id"))  # building it costs more than running it
 MAX_LOOK_BACK = 1000  # requests read at most to see what was asked before
-MORE_S = 600.0  # what one press on More time adds
+MORE_S = 300.0  # what one press on More time adds
 
 T = TypeVar("T")
 
