@@ -51,11 +51,13 @@ def health(link: Hearing | None, refused: str | None, files: Mapping[str, Path |
 def _unwritable(path: Path) -> str | None:
     """Why nothing could be added to the file now, None when something could."""
     try:
-        os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
         disk = os.statvfs(path)
     except FileNotFoundError:
         return f"{path} is missing"
     except OSError as error:
         return f"{path} cannot be written ({error.strerror})"
+    # Not opened: closing the database's file would drop the locks that SQLite holds on it for this process.
+    if not os.access(path, os.W_OK) or disk.f_flag & os.ST_RDONLY:
+        return f"{path} cannot be written"
     free = disk.f_bavail * disk.f_frsize
     return None if free >= LEAST_FREE else f"{path} has {free // 1024} KiB of disk left"

@@ -93,10 +93,16 @@ def _sqlite(url: URL) -> Engine:
 
 
 def _create_private(url: URL) -> None:
-    """The file is readable by its owner alone from the moment it exists."""
+    """The file is readable by its owner alone from the moment it exists.
+
+    A file that is there is never opened but by SQLite: closing it would drop the locks that SQLite holds on it for this
+    whole process, and the next program to look at the database would take its write-ahead file away.
+    """
     path = Path(url.database or "")
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        return
     except OSError as error:
         raise StoreError(f"The database {path} cannot be opened: {error.strerror}.") from error
 

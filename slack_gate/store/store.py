@@ -31,8 +31,8 @@ from slack_gate.store.transaction import SERVERS_TIME, Transaction, head_of
 
 _BATCH = 1000
 _BY_ID = select(requests).where(requests.c.id == bindparam("id"))  # building it costs more than running it
-MAX_LOOK_BACK = 1000  # requests read at most to see what was asked before
-MORE_S = 300.0  # what one press on More time adds
+MAX_LOOK_BACK = 2000  # requests that a new rule is held against
+MORE_S = 300.0  # what "more time" gives
 
 T = TypeVar("T")
 

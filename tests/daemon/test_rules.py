@@ -181,3 +181,19 @@ async def test_what_always_took_is_allowed_after_a_restart_byte_for_byte(tmp_pat
         h.calls = 100
         assert (await h.bash(command)).decision == "allow"
         await prompts(h, "git log --oneline -5 | tee out")
+
+
+async def test_another_program_that_looks_takes_no_file_of_the_database_away(tmp_path: Path) -> None:
+    """SQLite's locks are the process's: a file opened and closed beside it loses them, and then the last reader to go
+    takes the write-ahead file along, with all that the daemon wrote and will write into it."""
+
+    def files() -> list[tuple[str, int]]:
+        return sorted((file.name, file.stat().st_ino) for file in h.settings.home.glob("gate.db*"))
+
+    async with house(tmp_path) as h:
+        await always(h, "touch a")
+        before = files()
+        assert len(before) == 3
+        for arguments in (("status",), ("rules",), ("requests",), ("log", "verify")):
+            await cli(h, *arguments)
+            assert files() == before, arguments
