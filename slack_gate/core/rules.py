@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cage import cage_policy
+from slack_gate.core import network_git
 from slack_gate.core.event import APPROVAL, SHELL_TOOLS, ToolEvent
 from slack_gate.core.request import canonical
 
@@ -70,6 +71,8 @@ def keys_to_remember(event: ToolEvent) -> tuple[Key, ...]:
     fields = cage_policy.BASH_FIELDS if event.executor is None else RUN_FIELDS
     if event.command is None or not fields.issuperset(event.tool_input):
         return ()
+    if network_git.uses_network(event):  # a remote is allowed by its address
+        return tuple(Key(event.tool, words) for words in network_git.remotes(event))
     words = dict.fromkeys(cage_policy.keys(event.command))
     return tuple(Key(event.tool, key) for key in words) if words and _released(event, event.command) else ()
 

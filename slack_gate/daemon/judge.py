@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from cage import cage_policy
-from slack_gate.core import cage_first, rules
+from slack_gate.core import cage_first, network_git, rules
 from slack_gate.core.answer import Answer, Ruling
 from slack_gate.core.caged import caged_git
 from slack_gate.core.event import APPROVAL, RUNS, ToolEvent
@@ -98,11 +98,12 @@ class Judge:
         if event.tool == APPROVAL:
             return Ask("it is a question to a person", demands)
         judged = self.explained(event)
+        known = () if demands.forgettable else saved
         if event.executor is not None and event.executor not in self._executors:
             return Refuse(f"This slack-gate has no {event.executor} executor set up.")
         if (why := self._stricter(demands)) is not None:
             return self._ask(event, why, demands)
-        if event.executor is None and (found := self._green(event, judged)) is not None:
+        if event.executor is None and (found := self._green(event, judged, known, now)) is not None:
             return self._ask(event, found.why, demands) if isinstance(found, Ask) else found
         if judged.verdict != "green" and self._own_files.reached_by(event):
             return self._ask(event, f"{_why(judged)}; it could reach what slack-gate rests on", demands)
@@ -161,17 +162,37 @@ class Judge:
             return demands.ask
         return f"{demands.approvals} people must approve it" if demands.approvals > 1 else None
 
-    def _green(self, event: ToolEvent, judged: Judgement) -> Allow | Ask | None:
+    def _green(
+        self, event: ToolEvent, judged: Judgement, known: Sequence[rules.Rule], now: float
+    ) -> Allow | Ask | None:
         caged = None if self._git is None else self._pinned(caged_git(event, self._git))
         if caged is not None:
             return Allow(Answer(Ruling.ALLOW, "Green: local git, run in the cage.", caged), *_CAGED_GIT)
         if judged.verdict != "green":
             return None
+        if network_git.uses_network(event) and (found := self._network(event, known, now)) is not None:
+            return found
         if event.command is not None and _brings_files(event.command):
             return Ask("git would write files of another commit outside the cage")
         if (text := self._released.pinned(event.command)) is None:
             return Ask("its programs cannot be pinned to files the agent cannot change")
         return Allow(Answer(Ruling.ALLOW, f"Green: {judged.rule}.", _changed(text, event)), "green", "policy")
+
+    def _network(self, event: ToolEvent, known: Sequence[rules.Rule], now: float) -> Allow | Ask | None:
+        """Git that speaks to a remote: asked until a person has allowed its address, then run by the wrapper.
+
+        None: allowed, on a host that runs its own text, or without a cage.
+        """
+        coverage = rules.covered(event, known, now)
+        if coverage is None:
+            return Ask(network_git.why(event, [rule.key.words for rule in known]))
+        if not (self._cages and event.rewritable):
+            return None
+        if (text := self._released.network(event)) is None:
+            return Ask("network git cannot run by its wrapper here")
+        shown = ", ".join(coverage.rules)
+        answer = Answer(Ruling.ALLOW, f"Remembered by Always ({shown}).", text)
+        return Allow(answer, "remembered", "always", shown, coverage.rules)
 
     def _pinned(self, text: str | None) -> str | None:
         return None if text is None else self._released.pinned(text)

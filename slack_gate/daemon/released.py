@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from slack_gate.core import rules
+from slack_gate.core import network_git, rules
 from slack_gate.core.event import RUNS, ToolEvent
 from slack_gate.core.inside import wrapped
 from slack_gate.core.request import Request
@@ -43,6 +43,10 @@ class Released:
     def pinned(self, command: str | None) -> str | None:
         """What runs unasked; None when it cannot be made sure. A call without a shell text needs no pin: then ""."""
         return "" if command is None else pinned(command, self._programs)
+
+    def network(self, event: ToolEvent) -> str | None:
+        """Git that speaks to a remote, by its wrapper; None where it cannot be."""
+        return network_git.wrapped(event, self._programs)
 
     def caged(self, event: ToolEvent) -> str | None:
         """The call in the cage, pinned; None where it cannot be."""
