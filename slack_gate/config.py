@@ -60,7 +60,10 @@ class Settings(BaseSettings):
         description="Hook socket; default `$XDG_RUNTIME_DIR/slack-gate/gate.sock`, else `run/gate.sock` in the home.",
     )
     database_url: str = Field(
-        "", alias="SLACK_GATE_DATABASE_URL", repr=False, description="Default: SQLite, `gate.db` in the home."
+        "",
+        alias="SLACK_GATE_DATABASE_URL",
+        repr=False,
+        description="Default: SQLite, `gate.db` in the home; `postgresql+psycopg://…` for a fleet (docs/operations.md).",
     )
     wait: int = Field(
         300,
