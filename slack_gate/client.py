@@ -67,7 +67,15 @@ async def async_run_command(
 ) -> Answer:
     """`run_command` for asyncio. Cancelled, it withdraws the question or ends what runs."""
     body = {"command": command, "reason": reason, "timeoutSeconds": timeout_seconds, "agent": "python"}
-    return await follow({**body, "cwd": cwd or os.getcwd()}, lambda event: None)
+    return await follow({**body, "cwd": cwd or working_directory()}, lambda event: None)
+
+
+def working_directory() -> str:
+    """This process's own. Raises NotAsked when it was removed."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise NotAsked("The working directory was removed, so nothing ran.", "Change to one that is there.") from None
 
 
 async def follow(body: Mapping[str, Any], tell: Callable[[Answer], None]) -> Answer:
@@ -173,7 +181,7 @@ def _refused(status: int, content: bytes) -> NotAsked:
     """The daemon did not take it: its own sentence, where there is one."""
     try:
         found = json.loads(content)
-        said = found.get("message") or found.get("error")
-    except (ValueError, AttributeError):
-        said = content[:300].decode("utf-8", "backslashreplace").strip()
-    return NotAsked(f"The slack-gate daemon did not take it (HTTP {status}): {said or 'no reason given'}")
+        return NotAsked(str(found.get("message") or found["error"]))
+    except (ValueError, AttributeError, KeyError):
+        said = content[:300].decode("utf-8", "backslashreplace").strip() or "no reason given"
+        return NotAsked(f"The slack-gate daemon did not take it (HTTP {status}): {said}")

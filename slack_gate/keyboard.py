@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 BACKGROUND_S = 1.0  # between two looks whether the daemon is in the foreground again
 MAX_LINE = 64 * 1024  # bytes of an answer
+PIECE = 256  # bytes; as much as a terminal that says it can take something takes at once
 
 
 class Input:
@@ -71,6 +72,20 @@ class Input:
             return not self.typed or os.tcgetpgrp(self._descriptor) == os.getpgrp()
         except OSError:  # not our controlling terminal: nobody stops us
             return True
+
+
+async def write(descriptor: int, text: str, first: Callable[[], None] | None = None) -> None:
+    """Writes when it is taken: a terminal that was stopped with Ctrl-S holds up nobody but its reader.
+
+    `first` is called when nothing stands between it and the text any more. Raises OSError when nobody reads.
+    """
+    rest = memoryview(text.encode("utf-8", "backslashreplace"))
+    while rest:
+        await writable(descriptor)
+        if first is not None:
+            first()
+            first = None
+        rest = rest[os.write(descriptor, rest[:PIECE]) :]
 
 
 async def readable(descriptor: int) -> None:

@@ -19,7 +19,7 @@ import mcp_types as types
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 
-from slack_gate.client import ask, decision, follow
+from slack_gate.client import ask, decision, follow, working_directory
 from slack_gate.core.display import one_line
 from slack_gate.core.run import UNKNOWN
 from slack_gate.core.secrets import mask
@@ -117,7 +117,8 @@ async def _called(ctx: Context, params: types.CallToolRequestParams) -> types.Ca
 
 async def _run_command(ctx: Context, arguments: Arguments) -> types.CallToolResult:
     progress = _Progress(ctx)
-    body = {"reason": "", "agent": "mcp", **arguments, "cwd": os.path.join(os.getcwd(), arguments.get("cwd", ""))}
+    cwd = os.path.join(working_directory(), arguments.get("cwd", ""))
+    body = {"reason": "", "agent": "mcp", **arguments, "cwd": cwd}
     telling = asyncio.create_task(progress.told())
     try:
         return _ran(await follow(body, progress.hear))

@@ -23,12 +23,11 @@ from slack_gate.core.ports import Click, Verdict
 from slack_gate.core.request import BY_TERMINAL, Choice, Decision, Request, State
 from slack_gate.core.rules import keys_to_remember, runs_caged
 from slack_gate.core.secrets import mask
-from slack_gate.core.wording import MAX_TOOL, always, measure, origin, place
+from slack_gate.core.wording import MAX_TOOL, always, arrival, measure, origin, place
 from slack_gate.errors import GateError
-from slack_gate.keyboard import Input, writable
+from slack_gate.keyboard import Input, write
 
 SETTLE_S = 1.0  # after a question was answered elsewhere: what is typed just then was meant for it
-PIECE = 256  # bytes; as much as a terminal that says it can take something takes at once
 AGAIN_S = 1.0  # after the database could not be read
 REMARKS = ("reason", "description")
 PROMPT = "Approve? [y/N] "
@@ -112,7 +111,7 @@ class Terminal:
         self._seen = {request.id for request in found}
         self._answered &= self._seen
         if new:
-            await self._say("".join(f"\npending {request.id}: {_short(request)}" for request in new) + "\n")
+            await self._say("".join(f"\n{arrival(request)}" for request in new) + "\n")
         return found
 
     async def _ask(self, request: Request) -> None:
@@ -194,18 +193,13 @@ class Terminal:
             return None
 
     async def _say(self, text: str, first: Callable[[], None] | None = None) -> None:
-        """Writes when the terminal takes it: one that was stopped with Ctrl-S holds up nobody but its reader. `first`
-        is called when nothing stands between it and the text any more."""
-        rest = memoryview(text.encode("utf-8", "backslashreplace"))
-        while rest and not self._unread:
-            await writable(self._stdout)
-            if first is not None:
-                first()
-                first = None
-            try:
-                rest = rest[os.write(self._stdout, rest[:PIECE]) :]
-            except OSError:  # nobody reads any more, so nobody can answer
-                self._unread = self._input.ended = True
+        """As `write`; once nobody reads, nobody can answer."""
+        if self._unread:
+            return
+        try:
+            await write(self._stdout, text, first)
+        except OSError:
+            self._unread = self._input.ended = True
 
 
 def described(request: Request, columns: int | None) -> str:
@@ -255,10 +249,6 @@ def _wrapped(text: str, columns: int | None) -> Iterator[str]:
                 start, width, mark = at, 2, "↪ "
             width += wide
         yield mark + line[start:]
-
-
-def _short(request: Request) -> str:
-    return one_line(mask(request.command if request.command is not None else request.tool), 400)
 
 
 def _login() -> str:

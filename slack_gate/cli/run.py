@@ -44,13 +44,15 @@ def run(command: tuple[str, ...], reason: str, timeout: int | None, approved: st
 
 
 def _asked(command: tuple[str, ...], reason: str, timeout: int | None) -> dict[str, Any]:
+    from slack_gate.client import working_directory  # here: --help need not wait for it
+
     asked = {"command": shlex.join(command), "reason": reason, "timeoutSeconds": timeout or 30}
-    return {**asked, "cwd": os.getcwd(), "agent": "slack-gate run"}
+    return {**asked, "cwd": working_directory(), "agent": "slack-gate run"}
 
 
 def _followed(body: dict[str, Any]) -> dict[str, Any]:
     """The end of the run. A signal ends this process at once; the connection goes with it, and so does the run."""
-    from slack_gate.client import follow  # here: --help need not wait for it
+    from slack_gate.client import follow
 
     line = _Line()
 

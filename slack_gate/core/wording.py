@@ -15,6 +15,7 @@ from slack_gate.core.secrets import mask
 TAIL = 200  # UTF-16 units of the last line, next to the buttons
 MAX_TOOL = 100
 MAX_CWD = 1000
+MAX_ARRIVAL = 400
 
 
 def headline(request: Request) -> str:
@@ -46,6 +47,12 @@ def _flags(request: Request) -> str:
     }
     found = [said[name] for name in request.event.unusual_flags]
     return f", {' and '.join(found)}" if found else ""
+
+
+def arrival(request: Request) -> str:
+    """One line, for whoever watches the daemon's output."""
+    what = request.command if request.command is not None else request.tool
+    return f"pending {request.id}: {one_line(mask(what), MAX_ARRIVAL)}"
 
 
 def place(request: Request) -> str:

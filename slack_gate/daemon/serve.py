@@ -21,6 +21,7 @@ from typing import Any
 import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
+from cage import cage_policy
 from slack_gate.config import SECRETS, Settings
 from slack_gate.core.ports import Executor
 from slack_gate.daemon.changes import Changes
@@ -92,6 +93,8 @@ async def serve(settings: Settings, approvers: Sequence[str]) -> None:
         loop.add_signal_handler(number, stop.set)
     async with running(settings, approvers) as daemon, AsyncExitStack() as said:
         _say_where(daemon, said)
+        if daemon.page is not None and set(approvers) == {WEB}:
+            await said.enter_async_context(daemon.page.arrivals())
         log.info("waiting for hooks", socket=str(settings.socket_path), approvers=list(settings.approvers))
         gc.freeze()  # what stands now stands for good: no collection need look through it while a hook waits
         _notify("READY=1")
@@ -127,6 +130,8 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
     programs = trusted_programs(Path.home())
     if not (cages := await cage_starts(programs.get("sbox"))):
         log.warning("no cage starts here, so git runs uncaged and is asked more often; `sbox --check` says why")
+    if problem := cage_policy.settings_problem():
+        log.warning("what would be green is asked", because=problem)
     executors: dict[str, Executor] = {CAGE: Cage(programs.get("sbox") if cages else None)}
     if key := settings.sbx_gate_key.get_secret_value():
         sandboxer = Sandboxer(settings.sandboxer_api_url, settings.sandbox_id, key)

@@ -37,6 +37,8 @@ class Cage:
         if (found := inside(command)) is None:
             return not_started("This text asks for several cages of different kinds. It did not run.", "BAD_COMMAND")
         options, text = found
+        if _leads_elsewhere(cwd):
+            return not_started(f"{cwd} leads elsewhere than when it was asked. It did not run.", "BAD_DIRECTORY")
         mark = f"slack-gate {secrets.token_hex(16)}\n"
         try:
             process = await asyncio.create_subprocess_exec(
@@ -50,6 +52,11 @@ class Cage:
         except (OSError, ValueError) as error:  # ValueError: a null byte
             return not_started(f"The cage could not be started: {error}. It did not run.", CAGE_FAULT)
         return await _Run(process, mark.encode(), output).ended(timeout, stop)
+
+
+def _leads_elsewhere(cwd: str) -> bool:
+    """A directory is asked about with every link followed; a link in it was put there since."""
+    return os.path.realpath(cwd) != cwd
 
 
 class _Run:

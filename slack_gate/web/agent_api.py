@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import structlog
 from aiohttp import web
 
-from slack_gate.core.answer import Answer, deny
+from slack_gate.core.answer import Answer
 from slack_gate.core.event import APPROVAL, RUNS, MalformedEvent, ToolEvent
 from slack_gate.core.request import Request, State
 from slack_gate.core.run import Ran, unknown
@@ -97,14 +97,15 @@ class AgentApi:
         try:
             return await handler(request)
         except Bad as bad:
-            answer = await self._malformed(str(bad))
-            return _refused(bad.status, answer.reason, "BAD_REQUEST")
+            return _refused(bad.status, await self._malformed(str(bad)), "BAD_REQUEST")
 
-    async def _malformed(self, sentence: str) -> Answer:
+    async def _malformed(self, sentence: str) -> str:
+        """Logs it; what the caller is told."""
         try:
-            return await self.gate.malformed(AGENT, sentence)
+            await self.gate.malformed(AGENT, sentence)
         except GateError as error:
-            return deny(f"{sentence} {error}")
+            return f"{sentence} Nothing ran. {error}"
+        return f"{sentence} Nothing ran."
 
     async def _run(self, request: web.Request, ours: bool) -> web.StreamResponse:
         data = await _body(request)
@@ -118,11 +119,12 @@ class AgentApi:
         try:
             if asked.approved is not None:
                 return await self.runs.handed_over(asked.approved, watch)
-            fields = {"command": asked.command, "reason": asked.reason, "timeoutSeconds": asked.timeout}
+            reason = {"reason": asked.reason} if asked.reason else {}
+            fields = {"command": asked.command, **reason, "timeoutSeconds": asked.timeout}
             event = ToolEvent(asked.agent or AGENT, SESSION, None, RUNS[self.executor], fields, asked.cwd)
             return await self.runs.ask(event, self._caller(asked.wait, size), watch)
         except MalformedEvent as error:
-            return Ran("gate", message=(await self._malformed(str(error))).reason)
+            return Ran("gate", message=await self._malformed(str(error)))
         except GateError as error:  # before anything was started: see Runs.ask
             return _unrecorded(error)
         except Exception as error:  # a fault of ours: nobody can say what happened
@@ -164,7 +166,7 @@ class AgentApi:
         try:
             filed = await self.gate.submit(event, self._caller(None, len(data)))
         except MalformedEvent as error:
-            filed = await self._malformed(str(error))
+            return web.json_response(Ran("gate", message=await self._malformed(str(error))).as_dict())
         except GateError as error:
             return web.json_response(_unrecorded(error).as_dict())
         if isinstance(filed, Answer):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cage import cage_policy
+from slack_gate.core.display import one_line
 from slack_gate.core.run import MAX_TIMEOUT_S
 from slack_gate.core.strict_json import NotStrict, strict_object
 
@@ -118,7 +119,9 @@ def _directory(fields: Mapping[str, Any]) -> str:
         os.makedirs(written, exist_ok=True)
     real = os.path.realpath(written) if written else ""
     if not real or not place.holds(real):
-        raise Bad("cwd must lie in ~/projects, /tmp or ~/.cache.")
+        raise Bad(
+            f"The working directory cwd must lie in ~/projects, /tmp or ~/.cache; {one_line(named, 200)} does not."
+        )
     if not os.path.isdir(real):
-        raise Bad("cwd is no directory.")
+        raise Bad(f"The working directory cwd, {one_line(named, 200)}, is no directory.")
     return real

@@ -10,7 +10,7 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
@@ -26,10 +26,11 @@ from slack_gate.core.request import BY_PAGE, Choice, Decision, Request
 from slack_gate.daemon.changes import Changes
 from slack_gate.daemon.gate import Gate
 from slack_gate.errors import GateError
+from slack_gate.web.arrivals import arrivals
 from slack_gate.web.cord import Controls, pulled, shown
 from slack_gate.web.login import USER, Entry, Login
 from slack_gate.web.peer import tcp_peer_uid
-from slack_gate.web.server import BODY_S, LOOPBACK, Handler, is_foreign, on_loopback, opened
+from slack_gate.web.server import BODY_S, LOOPBACK, Handler, held6, is_foreign, on_loopback, opened
 from slack_gate.web.shown import past, pending
 
 HERE = Path(__file__).parent
@@ -115,9 +116,17 @@ class Page:
     @asynccontextmanager
     async def open(self, port: int) -> AsyncIterator[None]:
         """Serves the page on 127.0.0.1. Raises SocketError when the port is taken."""
-        listener = on_loopback(port, "the approval page", "SLACK_GATE_PAGE_PORT")
+        what = "the approval page", "SLACK_GATE_PAGE_PORT"
+        listener = on_loopback(port, *what)
         self.port = listener.getsockname()[1]
-        async with opened(self._application(), listener):
+        with closing(listener), held6(self.port, *what):
+            async with opened(self._application(), listener):
+                yield
+
+    @asynccontextmanager
+    async def arrivals(self) -> AsyncIterator[None]:
+        """Each request that comes in meanwhile is a line of standard output."""
+        async with arrivals(self._requests, self._home, self._changes):
             yield
 
     def _newer(self) -> None:

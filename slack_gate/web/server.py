@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from aiohttp import web
 
@@ -13,6 +13,7 @@ from slack_gate.errors import SocketError
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 LOOPBACK = "127.0.0.1"
+LOOPBACK6 = "::1"  # where browsers look for `localhost` first
 IDLE_S = 15.0  # a connection without a whole request: silent, slow with its headers, or kept open
 BODY_S = 15.0  # to send what the headers announced
 LINGER_S = 2.0  # for a client to take a refusal before it has sent everything
@@ -51,13 +52,41 @@ def on_loopback(port: int, what: str, setting: str) -> socket.socket:
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRINUSE:
-            raise SocketError(
-                f"Port {port} of {LOOPBACK}, where {what} belongs, is taken: another program would be asked instead.",
-                f"Stop that program, or set {setting} to a free port (0 turns it off).",
-            ) from error
+            raise _taken(port, LOOPBACK, what, setting) from error
         raise SocketError(f"Port {port} of {LOOPBACK} cannot be used: {error.strerror}.", f"Set {setting}.") from error
     listener.setblocking(False)
     return listener
+
+
+def _taken(port: int, host: str, what: str, setting: str) -> SocketError:
+    return SocketError(
+        f"Port {port} of {host}, where {what} belongs, is taken: another program would be asked instead.",
+        f"Stop that program, or set {setting} to a free port (0 turns it off).",
+    )
+
+
+@contextmanager
+def held6(port: int, what: str, setting: str) -> Iterator[None]:
+    """Nobody else listens on this port of ::1 meanwhile, so that `localhost` can lead to nobody but us.
+
+    Raises SocketError when somebody does. Nothing is served there: whoever tries goes on to 127.0.0.1.
+    """
+    try:
+        holder = socket.socket(socket.AF_INET6, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    except OSError:  # no IPv6 here, for others neither
+        yield
+        return
+    with holder:
+        try:
+            holder.bind((LOOPBACK6, port))  # without SO_REUSEADDR: nobody can share it
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise _taken(port, LOOPBACK6, what, setting) from error
+            if error.errno != errno.EADDRNOTAVAIL:
+                raise SocketError(
+                    f"Port {port} of {LOOPBACK6} cannot be held: {error.strerror}.", f"Set {setting}."
+                ) from error
+        yield
 
 
 def own_names(port: int) -> frozenset[str]:
