@@ -63,7 +63,7 @@ class Settings(BaseSettings):
         "",
         alias="SLACK_GATE_DATABASE_URL",
         repr=False,
-        description="Default: SQLite, `gate.db` in the home; `postgresql+psycopg://…` for a fleet (docs/operations.md).",
+        description="Default: SQLite, `gate.db` in the home; `postgresql+psycopg://…`: a fleet (docs/operations.md).",
     )
     wait: int = Field(
         300,
