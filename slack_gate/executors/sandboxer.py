@@ -14,13 +14,15 @@ from typing import Any
 import httpx
 
 from slack_gate.core.ports import Event
-from slack_gate.core.run import Result, not_started, unknown
+from slack_gate.core.run import UNKNOWN, Result, not_started, unknown
 from slack_gate.executors.output import Bounded
 
 CONNECT_S = 10.0
 TRIES = 3  # connections
 PAUSE_S = 0.5  # between them, doubled each time
 ANSWER_S = 30.0  # on top of the command's own time-out
+TIMED_OUT = 124
+_EXIT_CODES = range(-(1 << 31), 1 << 32)  # what any system may call one; a signal may be a negative one
 MAX_ANSWER = 16 << 20  # bytes; an answer that does not end is no answer
 # What says that the server did not take the command: bad key, no right, no sandbox, busy, too many.
 _REFUSED = frozenset({400, 401, 402, 403, 404, 405, 409, 410, 413, 415, 422, 429})
@@ -33,6 +35,7 @@ class Sandboxer:
     name = "sandboxer"
 
     def __init__(self, api_url: str, sandbox: str, key: str) -> None:
+        self._key = key
         self._url = f"{api_url.rstrip('/')}/sandboxes/{sandbox}/commands"
         self._client = httpx.AsyncClient(
             headers={"Authorization": f"Bearer {key}"},
@@ -57,7 +60,7 @@ class Sandboxer:
             try:
                 async with asyncio.timeout(timeout + ANSWER_S + CONNECT_S):
                     async with self._client.stream("POST", self._url, json=body, timeout=limit) as response:
-                        result = _result(response, await _content(response))
+                        result = self._result(response.status_code, await _content(response))
                 break
             except _NOT_SENT as error:
                 if attempt == TRIES - 1 or stop.is_set():
@@ -70,6 +73,13 @@ class Sandboxer:
                 output(name, data)
         return result
 
+    def _result(self, status: int, content: bytes | None) -> Result:
+        answer = {} if content is None else _object(content)
+        if answer is not None:  # a server that repeats the key does not make us repeat it
+            texts = {name: value for name, value in answer.items() if isinstance(value, str)}
+            answer = {**answer, **{name: value.replace(self._key, "[masked]") for name, value in texts.items()}}
+        return _result(status, answer, content is None)
+
 
 async def _content(response: httpx.Response) -> bytes | None:
     """The body, None when it is longer than `MAX_ANSWER`."""
@@ -81,11 +91,9 @@ async def _content(response: httpx.Response) -> bytes | None:
     return bytes(content)
 
 
-def _result(response: httpx.Response, content: bytes | None) -> Result:
-    status = response.status_code
-    if content is None:
+def _result(status: int, answer: Mapping[str, Any] | None, endless: bool) -> Result:
+    if endless:
         return unknown(f"The Sandboxer's answer is longer than {MAX_ANSWER} bytes;")
-    answer = _object(content)
     code, error = _text(answer, "code"), _text(answer, "error")
     if status in _REFUSED:
         said = error or f"The Sandboxer refused it: HTTP {status}. It did not run."
@@ -95,20 +103,20 @@ def _result(response: httpx.Response, content: bytes | None) -> Result:
         return Result(None, code=code, error=said, known=False) if code else unknown(said)
     if answer is None:
         return unknown("The Sandboxer's answer is no JSON object;")
-    exit_code = answer.get("exitCode")
     timed_out = answer.get("timedOut") is True
-    whole = type(exit_code) is int or timed_out
-    if not whole and code is None:
-        return unknown("The Sandboxer's answer holds no exit code;")
-    return Result(
-        exit_code if type(exit_code) is int else None,
-        _bytes(answer, "stdout"),
-        _bytes(answer, "stderr"),
-        timed_out,
-        _text(answer, "commandId"),
-        code,
-        error,
-    )
+    exit_code = _exit_code(answer.get("exitCode"), timed_out)
+    known = exit_code is not None or timed_out
+    if not known and code is None:
+        code, error = UNKNOWN, "The Sandboxer's answer holds no exit code; outcome unknown"
+    output = _bytes(answer, "stdout"), _bytes(answer, "stderr")
+    return Result(exit_code, *output, timed_out, _text(answer, "commandId"), code, error, known)
+
+
+def _exit_code(value: object, timed_out: bool) -> int | None:
+    """None where it is none; what was ended for its time has no other than 124."""
+    if type(value) is not int or value not in _EXIT_CODES or (timed_out and value != TIMED_OUT):
+        return None
+    return value
 
 
 def _object(content: bytes) -> Mapping[str, Any] | None:

@@ -102,6 +102,8 @@ async def test_a_refusal_without_json() -> None:
         (answer(200, {"exitCode": None, "stdout": "x"}), UNKNOWN, "outcome unknown"),
         (answer(200, {"exitCode": "0"}), UNKNOWN, "outcome unknown"),
         (answer(200, {"exitCode": True}), UNKNOWN, "outcome unknown"),
+        (answer(200, {"exitCode": 10**30}), UNKNOWN, "outcome unknown"),
+        (answer(200, {"code": "SANDBOX_LOST", "error": "it went away"}), "SANDBOX_LOST", "it went away"),
         (answer(200, b"[" * 100_000), UNKNOWN, "outcome unknown"),
         (answer(307, b"", Location="http://127.0.0.1:1/"), UNKNOWN, "outcome unknown"),
     ],
@@ -182,7 +184,9 @@ async def test_only_what_never_reached_the_server_is_tried_again(monkeypatch: py
 async def test_a_fault_with_a_code_of_the_api() -> None:
     body = {"commandId": "cmd_2", "exitCode": None, "code": "SANDBOX_GONE", "error": "it was stopped"}
     async with api(answer(200, body)) as (_, executor):
-        assert await run(executor) == Result(None, command_id="cmd_2", code="SANDBOX_GONE", error="it was stopped")
+        result = await run(executor)
+    assert (result.code, result.error, result.command_id) == ("SANDBOX_GONE", "it was stopped", "cmd_2")
+    assert (result.exit_code, result.known) == (None, False)  # how the command ended, nobody says
 
 
 @pytest.mark.parametrize(("code", "kept"), [(None, None), (124, 124)])
@@ -198,3 +202,25 @@ async def test_long_output_and_odd_characters() -> None:
         result = await run(executor)
     assert b"bytes left out]" in result.stdout and result.stdout.endswith(b"z")
     assert printable(result.stderr) == "\\xed\\xa0\\x80 é"
+
+
+@pytest.mark.parametrize("status", [200, 403, 500])
+async def test_a_server_that_repeats_the_key(status: int) -> None:
+    told = {name: f"a {KEY} b" for name in ("code", "error", "stdout", "stderr", "commandId")}
+    async with api(answer(status, {**told, "exitCode": 1})) as (_, executor):
+        result = await run(executor)  # looks for the key
+    assert (result.code, result.error) == ("a [masked] b", "a [masked] b")
+
+
+@pytest.mark.parametrize(("told", "passed"), [(0, None), (1, None), (None, None), (124, 124)])
+async def test_what_was_ended_for_its_time_has_no_exit_code_of_its_own(told: int | None, passed: int | None) -> None:
+    async with api(answer(200, {**WHOLE, "exitCode": told, "timedOut": True})) as (_, executor):
+        result = await run(executor)
+    assert (result.exit_code, result.timed_out, result.known) == (passed, True, True)
+
+
+async def test_what_came_without_an_exit_code_is_passed_on() -> None:
+    async with api(answer(200, {**WHOLE, "exitCode": None})) as (_, executor):
+        result = await run(executor)
+    assert (result.stdout, result.stderr, result.command_id) == (b"out\n", b"err\n", "cmd_1")
+    assert (result.code, result.known) == (UNKNOWN, False)
