@@ -62,13 +62,19 @@ class Messenger:
         self._file = file
         self._people = People(client)
         self._looks: dict[str, _Look] = {}  # by channel
+        self._whole: set[str] = set()  # requests just posted that their card shows whole
         self._shared: dict[str, int] = {}  # messages of waiting requests: what their threads hold
 
     async def post(self, request: Request, approver: str) -> tuple[str, str]:
         """Channel and ts of the new message in the approver's DM. Raises Undelivered, also if nobody would read it."""
         if (why := await self._people.inactive(approver)) is not None:
             raise Undelivered(f"approver_inactive ({why})", None)
-        return await self._post(await self._picture(request, complete=False), approver, [request])
+        file = self._file(request)
+        whole = not await _apart(request, lambda: files_of(request, file))
+        place = await self._post(await self._picture(request, complete=False), approver, [request])
+        if whole:
+            self._whole.add(request.id)
+        return place
 
     def fitting(self, requests: Sequence[Request]) -> int:
         """How many of the first of these may stand on one message, each whole: 0 when the first needs its own."""
@@ -101,7 +107,9 @@ class Messenger:
 
     async def complete(self, request: Request, channel: str, message: str) -> None:
         """What the card does not show, into its thread, and then the buttons that approve. Raises Undelivered."""
-        if await self._share_whole(request, channel, message):
+        if request.id in self._whole:  # known before it was posted, so that nothing keeps its place from the file
+            self._whole.discard(request.id)
+        elif await self._share_whole(request, channel, message):
             await self._update(await self._picture(request), channel, message)
 
     async def _share_whole(self, request: Request, channel: str, message: str) -> bool:
