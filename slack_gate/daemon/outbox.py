@@ -115,6 +115,7 @@ class Outbox:
         self._changed = asyncio.Event()
         self._drawing: set[int] = set()  # cards
         self._lanes = _Lanes()
+        self._placed: dict[int, tuple[str, str]] = {}  # cards that were posted, which could not be put on file yet
         self._refused: str | None = None
         self._seen: deque[tuple[str, str, str, str]] = deque(maxlen=SEEN)
 
@@ -311,8 +312,11 @@ class Outbox:
         try:
             async with asyncio.timeout(limit):
                 found = await self._surface.find(card.request, channel) if channel else None
+                if not found and (placed := self._placed.get(card.id)):
+                    channel, found = placed[0], [placed[1]]
                 if not found:
                     channel, message = await self._surface.post(card.request, card.approver)
+                    self._placed[card.id] = channel, message
                 await self._complete(card, channel, found[0] if found else message)
         except TimeoutError:
             raise Undelivered(f"no answer in {limit:.0f} s", 0.0) from None
@@ -325,6 +329,7 @@ class Outbox:
             others, more = [], card.unclear
         strays = [*others, *([UNKNOWN] if more else [])]
         await self._cards.posted(card.id, channel, message, strays, card.request.revision)
+        self._placed.pop(card.id, None)
 
     async def _complete(self, card: Card, channel: str, message: str) -> None:
         try:
@@ -344,6 +349,7 @@ class Outbox:
         """Every message that shows the request, as it stands now."""
         strays, channel, again = list(card.strays), card.channel, None
         waits = card.request.state is State.PENDING
+        self._placed.pop(card.id, None)
         if card.unclear and not waits:
             channel = await self._channel(card)
             found = await self._surface.find(card.request, channel) if channel else None
