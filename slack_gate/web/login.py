@@ -23,7 +23,7 @@ _MAX_COUNTED = 64  # users whose failures are counted
 class Entry(Enum):
     OPEN = "open"
     UNKNOWN = "unknown"  # no login, or a wrong one
-    THROTTLED = "throttled"  # not even looked at
+    THROTTLED = "throttled"  # a wrong one after too many
 
 
 class Login:
@@ -38,14 +38,17 @@ class Login:
         self._spent: OrderedDict[int | None, tuple[float, float]] = OrderedDict()  # by uid: failures, and when
 
     def entry(self, authorization: str | None, uid: int | None) -> Entry:
-        """What this header opens for a client of this uid; None where that is not known."""
+        """What this header opens for a client of this uid; None where that is not known.
+
+        The right one always does: whoever guesses has the person's own uid, and would lock the person out.
+        """
         if authorization is None:
             return Entry.UNKNOWN
-        if self._count(uid) > FAILURES - 1:
-            return Entry.THROTTLED
         # Digests have one length, so that the comparison takes as long for every guess.
         if hmac.compare_digest(_digest(_credentials(authorization)), self._expected):
             return Entry.OPEN
+        if self._count(uid) > FAILURES - 1:
+            return Entry.THROTTLED
         self.failures += 1
         self._spent[uid] = self._count(uid) + 1, self._clock()
         self._spent.move_to_end(uid)
