@@ -57,7 +57,7 @@ def _unwritable(path: Path) -> str | None:
     except OSError as error:
         return f"{path} cannot be written ({error.strerror})"
     # Not opened: closing the database's file would drop the locks that SQLite holds on it for this process.
-    if not os.access(path, os.W_OK) or disk.f_flag & os.ST_RDONLY:
+    if path.is_dir() or not os.access(path, os.W_OK) or disk.f_flag & os.ST_RDONLY:
         return f"{path} cannot be written"
     free = disk.f_bavail * disk.f_frsize
     return None if free >= LEAST_FREE else f"{path} has {free // 1024} KiB of disk left"

@@ -12,7 +12,7 @@ import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,7 +33,6 @@ from slack_gate.web.peer import tcp_peer_uid
 from slack_gate.web.server import BODY_S, Handler, is_foreign, on_loopback, opened
 from slack_gate.web.stream import Stream
 
-SESSION = "/run"
 AGENT = "agent"  # the name of a caller that gives none
 NDJSON = "application/x-ndjson"
 MARGIN_S = 30.0  # a caller that says nothing waits at least this long after the request is over
@@ -63,6 +62,8 @@ class AgentApi:
     executor: str
     wait: float
     where: Callable[[], Sequence[str]]
+    # A caller has none of its own. What a person allows "for this session" ends with the daemon, not never.
+    session: str = field(default_factory=lambda: f"/run {secrets.token_hex(3)}")
 
     @asynccontextmanager
     async def on_port(self, port: int) -> AsyncIterator[None]:
@@ -121,7 +122,7 @@ class AgentApi:
                 return await self.runs.handed_over(asked.approved, watch)
             reason = {"reason": asked.reason} if asked.reason else {}
             fields = {"command": asked.command, **reason, "timeoutSeconds": asked.timeout}
-            event = ToolEvent(asked.agent or AGENT, SESSION, None, RUNS[self.executor], fields, asked.cwd)
+            event = ToolEvent(asked.agent or AGENT, self.session, None, RUNS[self.executor], fields, asked.cwd)
             return await self.runs.ask(event, self._caller(asked.wait, size), watch)
         except MalformedEvent as error:
             return Ran("gate", message=await self._malformed(str(error)))

@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 
 from slack_gate.config import Settings
+from slack_gate.core.request import BY_PAGE, Choice, Decision, Scope, State
 from slack_gate.daemon.serve import running
 from slack_gate.errors import SocketError
 from tests.client.asking import ended, program
@@ -168,3 +169,20 @@ async def test_an_output_that_nobody_reads_holds_up_nobody(home: Path) -> None:
             for call in calls:
                 call.cancel()
             await asyncio.gather(*calls, return_exceptions=True)
+
+
+# How long a session is
+
+
+async def test_what_is_allowed_for_the_session_ends_with_the_daemon(home: Path) -> None:
+    """Callers of the endpoint name no session; one that never ends would make "this session" mean for ever."""
+    async with opened(home) as doors:
+        task, request = await doors.asking(command="make all")
+        scope = Scope(session=True)
+        by = Decision(request.id, request.digest, Choice.ALWAYS, BY_PAGE, "human", "human", scope=scope)
+        await doors.daemon.gate.decide(by)
+        assert (await task)["by"] == "human-web"
+        assert (await doors.run(command="make all"))["by"] == "always"
+    async with opened(home) as doors:
+        task, request = await doors.asking(command="make all")
+        assert request.state is State.PENDING

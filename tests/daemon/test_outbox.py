@@ -280,7 +280,7 @@ async def test_waiting_posts_share_one_look(tmp_path: Path) -> None:
         for _, card in asked:
             await known_on_file(h, card.ts)
         assert len(h.slack.calls(POST)) == 5 and len(h.ana.messages) == 5
-        assert len(h.slack.calls(HISTORY)) <= 2
+        assert len(h.slack.calls(HISTORY)) <= 3  # fewer than posts, also where the hooks came one after the other
         for hook in (first, *(hook for hook, _ in asked)):
             hook.kill()
 
