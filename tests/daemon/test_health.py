@@ -80,9 +80,7 @@ def test_a_file_that_is_gone_or_a_directory(log: Path, tmp_path: Path) -> None:
     log.unlink()
     found = health(Hearing("it is down"), None, {"log": log, "database": tmp_path})
     assert found["healthy"] is False and found["writable"] is False
-    assert found["fault"] == (
-        f"it is down. the log {log} is missing. the database {tmp_path} cannot be written"
-    )
+    assert found["fault"] == (f"it is down. the log {log} is missing. the database {tmp_path} cannot be written")
 
 
 def test_a_full_disk(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
