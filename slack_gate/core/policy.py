@@ -175,22 +175,49 @@ def _command(text: str, words: str) -> Callable[[ToolEvent], bool]:
     return named
 
 
+MAX_DEPTH = 8  # texts within texts
+MAX_CARRIED = 4000  # words of one simple command where a carried one may begin
+MAX_NAMED = 64  # words of each that are compared
+MAX_OPTIONS = 40  # words before a subcommand
+
+
 def _is_named(wanted: Sequence[str], argv: Sequence[str]) -> bool:
     here = (os.path.basename(argv[0]), *argv[1:]) if "/" not in wanted[0] else tuple(argv)
-    if here[: len(wanted) - 1] == tuple(wanted[:-1]) if wanted[-1] == "..." else here == tuple(wanted):
+    if any(_fits(wanted, words) for words in (here, *_without_options(wanted, here))):
         return True
     inner = next((number for number, word in enumerate(argv) if number and word[:1] != "-"), 0)
     # What runs in the cage is named like what runs outside.
     return os.path.basename(argv[0]) == "sbox" and inner > 0 and _is_named(wanted, argv[inner:])
 
 
-def _argvs(command: str | None, depth: int = 3) -> Iterator[Sequence[str]]:
+def _fits(wanted: Sequence[str], words: Sequence[str]) -> bool:
+    if wanted[-1] == "...":
+        return tuple(words[: len(wanted) - 1]) == tuple(wanted[:-1])
+    return tuple(words) == tuple(wanted)
+
+
+def _without_options(wanted: Sequence[str], words: Sequence[str]) -> Iterator[Sequence[str]]:
+    """`git -C x push` is `git push` too: options before a subcommand, each with a word of its own or without."""
+    if len(wanted) < 2 or wanted[1][:1] == "-" or wanted[1] == "...":
+        return
+    free = True  # whether a word that is no option may be an option's
+    for at, word in enumerate(words[1:MAX_OPTIONS], 1):
+        if word == wanted[1]:
+            yield (words[0], *words[at:])
+        if word[:1] != "-":
+            if at == 1 or not free:
+                return
+            free = False
+        else:
+            free = True
+
+
+def _argvs(command: str | None, depth: int = MAX_DEPTH) -> Iterator[Sequence[str]]:
     """The simple commands of a text, and what carriers such as `sudo` or `bash -c` carry: rather too many."""
     if command is None or not depth:
         return
     if (segments := cage_policy.read(command)) is None:
-        lines: Iterable[Sequence[str]] = (piece.split() for piece in re.split(r"[\n;&|()`{}]|\$\(", command))
-        lines = [[word.strip("'\"") for word in line] for line in lines]
+        lines: Iterable[Sequence[str]] = _pieces(command)
     else:
         lines = [segment.argv for segment in segments]
     for argv in lines:
@@ -200,14 +227,26 @@ def _argvs(command: str | None, depth: int = 3) -> Iterator[Sequence[str]]:
         if not words:
             continue
         yield words
-        if os.path.basename(words[0]) in cage_policy.CARRIERS or segments is None:
-            yield from (words[start:] for start in range(1, min(len(words), MAX_CARRIED)))
+        if os.path.basename(words[0]) in _CARRIERS or segments is None:
+            yield from (words[start : start + MAX_NAMED] for start in range(1, min(len(words), MAX_CARRIED)))
         for word in words[1:MAX_CARRIED]:
-            if " " in word:
+            if len(word) > 3 and any(blank in word for blank in " \t\n"):
                 yield from _argvs(word, depth - 1)
 
 
-MAX_CARRIED = 64  # words of one simple command that are looked at
+def _pieces(command: str) -> Iterator[Sequence[str]]:
+    """The words between everything that could part commands, with quotes and escapes taken out, in a text that is not
+    read exactly; once with the redirects in it and once without."""
+    text = command.replace("\\\n", "")
+    for one in dict.fromkeys((text, _REDIRECT.sub(" ", text))):
+        for piece in _PARTING.split(one):
+            yield [_QUOTES.sub("", word) for word in piece.split()]
+
+
+_PARTING = re.compile(r"[\n;&|()`{}<>]")
+_REDIRECT = re.compile(r"\d?[<>]{1,2}&?[ \t]*[^\s;&|()<>`]+")
+_QUOTES = re.compile(r"\$?['\"]|\\")
+_CARRIERS = cage_policy.CARRIERS | {"find", "fd", "fdfind", "sbox"}
 _BEFORE = frozenset({"if", "then", "else", "elif", "do", "while", "until", "!", "time"})
 
 
@@ -231,10 +270,24 @@ def _path(text: str, pattern: str) -> Callable[[ToolEvent], bool]:
         path = event.tool_input.get(field) if field else None
         if not isinstance(path, str):
             return False
-        here = os.path.normpath(os.path.join(event.cwd, os.path.expanduser(path)))
-        return any(fnmatchcase(one, whole) for one in (here, os.path.realpath(here)))
+        written = os.path.join(event.cwd, os.path.expanduser(path))
+        here = os.path.normpath(written)
+        # `link/..` is another directory to the kernel than to who only reads the words: both count.
+        places = {here, *map(_real, (written, here))}
+        return any(fnmatchcase(one, pattern) for one in places for pattern in {whole, _real_head(whole)})
 
     return named
+
+
+def _real(path: str) -> str:
+    return path if "\0" in path else os.path.realpath(path)
+
+
+def _real_head(pattern: str) -> str:
+    """The pattern with the links of what stands before its first wildcard followed."""
+    head = re.split(r"[*?\[]", pattern, maxsplit=1)[0].rpartition("/")[0]
+    real = _real(head or "/").rstrip("/")
+    return real + pattern[len(head) :]
 
 
 _MATCHES = {"command": _command, "pattern": _pattern, "tool": _tool, "path": _path}

@@ -193,7 +193,7 @@ class Gate:
             return approvers
         why = ask.why
         if remarked := await remarks(self._store, event, self._clock()):
-            why = f"{why}; {remarked}"
+            why = f"{remarked}; {why}"  # first: the agent's own words cannot push it out of view
         caged = event.command is not None and event.executor is None and ask.demands.executor == "cage"
         executor = "cage" if caged else self._house.hook_executor
         if event.command is not None and event.executor is None and executor != "agent":
@@ -404,7 +404,7 @@ class Gate:
                 return "This call cannot be changed here. Approve or deny it as it is."
             event = replace(event, tool_input={**event.tool_input, "command": decision.edited})
             anew = replace(request, command=decision.edited, tool_input=event.tool_input)
-            unfit = await in_thread(lambda: self._judge.unfit(event) or self._unshowable(anew))
+            unfit = await in_thread(lambda: self._judge.unfit(event, request.caged) or self._unshowable(anew))
             if unfit is not None or not decision.edited.strip():
                 return unfit or "The command is empty."
             self._released.edited(request.id, event, await self._digest(event, request.key))

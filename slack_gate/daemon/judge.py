@@ -149,10 +149,15 @@ class Judge:
             return ()
         return () if self._own_files.reached_by(event) else rules.keys_to_remember(event)
 
-    def unfit(self, event: ToolEvent) -> str | None:
-        """Why a person cannot put this call in place of the one asked about."""
+    def unfit(self, event: ToolEvent, caged: bool = False) -> str | None:
+        """Why a person cannot put this call in place of the one asked about; `caged`: that one runs in the cage."""
         demands = self._policy.current().demands(event)
-        return self._own_files.refusal(event) or demands.denied or self._released.unfit(event, self._cages)
+        if (why := self._own_files.refusal(event) or demands.denied) or demands.approvals > 1:
+            return why or f"The policy has {demands.approvals} people approve that; the agent must ask for it itself."
+        elsewhere = demands.executor == "cage" and not caged if event.executor is None else self.placed(event) != event
+        if elsewhere:
+            return f"The policy has that run by the {demands.executor}; the agent must ask for it itself."
+        return self._released.unfit(event, self._cages)
 
     def _stricter(self, demands: Demands) -> str | None:
         """Why it is asked whatever else is true of it."""

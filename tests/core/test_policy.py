@@ -26,7 +26,24 @@ def rule(text: str) -> Any:
         ("git push ...", "git push", True),
         ("git push", "git push origin", False),
         ("git push --force ...", "git push origin --force", False),  # words, not patterns
-        ("git push ...", "git -C x push", False),
+        ("git push ...", "git -C x push", True),
+        ("git push ...", "git -c a=b --no-pager push origin", True),
+        ("git push ...", "git commit -m push", False),
+        ("git push ...", "git -C x commit -m push", False),
+        ("git push ...", "git -C x log push", False),
+        ("git push", "git -C x push", True),
+        ("git push", "git -C x push origin", False),
+        ("git push ...", "env " + "A=1 " * 80 + "git push", True),
+        ("git push ...", "find . -exec git push ;".replace(";", r"\;"), True),
+        ("git push ...", "sbox env git push", True),
+        ("git push ...", "git push>x", True),
+        ("git push ...", "<x git push", True),
+        ("git push ...", "git >x push", True),
+        ("git push ...", "git \\\n  push $X", True),
+        ("git push ...", "g''it pu\"\"sh $X", True),
+        ("git push ...", "gi\\t push $X", True),
+        ("git push ...", "git $'push'", True),
+        ("git push ...", r'''bash -c "bash -c 'bash -c \"bash -c \\\"git push\\\"\"'"''', True),
         ("git push ...", "/usr/bin/git push", True),
         ("/usr/bin/git push ...", "git push", False),
         ("rm ...", "ls && rm -rf x", True),
@@ -42,7 +59,7 @@ def rule(text: str) -> Any:
         ("rm ...", "echo rm", False),
         ("rm ...", "rmdir x", False),
         ("curl ...", "sbox curl x", True),
-        ("curl ...", "sbox --net-allow pypi -- curl x", False),
+        ("curl ...", "sbox --net-allow pypi -- curl x", True),
         ("sbox curl ...", "sbox curl x", True),
         ("sbox curl ...", "curl x", False),
     ],
@@ -60,7 +77,14 @@ def test_patterns_tools_and_paths(tmp_path: Path) -> None:
     by_path = rule(f"path = '{tmp_path}/real/*'\ndo = 'deny'")
     for path in (f"{tmp_path}/real/a", f"{tmp_path}/link/a", f"{tmp_path}/x/../real/a"):
         assert by_path.demands(ToolEvent("a", "s", "c", "Write", {"file_path": path}, "/")).denied
-    assert by_path.demands(ToolEvent("a", "s", "c", "Write", {"file_path": f"{tmp_path}/a"}, "/")) == Demands()
+    (tmp_path / "real" / "sub").mkdir()
+    (tmp_path / "deep").symlink_to(tmp_path / "real" / "sub")
+    by_link = rule(f"path = '{tmp_path}/link/*'\ndo = 'deny'")  # the rule itself names it by a link
+    for path in (f"{tmp_path}/real/a", f"{tmp_path}/link/a", f"{tmp_path}/deep/../a"):
+        assert by_link.demands(ToolEvent("a", "s", "c", "Write", {"file_path": path}, "/")).denied
+        assert by_path.demands(ToolEvent("a", "s", "c", "Write", {"file_path": path}, "/")).denied
+    for path in (f"{tmp_path}/a", f"{tmp_path}/a\0"):
+        assert by_path.demands(ToolEvent("a", "s", "c", "Write", {"file_path": path}, "/")) == Demands()
     assert by_path.demands(ToolEvent("a", "s", "c", "Write", {"file_path": 7}, "/")) == Demands()
     assert by_path.demands(bash(f"cat {tmp_path}/real/a")) == Demands()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from slack_gate.core.ports import Verdict
 from slack_gate.core.request import Choice, Request, Scope, State
 from slack_gate.daemon.gate import Caller
 from slack_gate.errors import ConfigError
+from slack_gate.slack.cards import card
+from slack_gate.slack.lists import listing
 from tests.daemon.desk import Desk, desk
 
 
@@ -179,6 +182,31 @@ async def test_what_several_approve_is_approved_as_it_is(tmp_path: Path, how: di
         assert (await d.click(request, **how)).verdict is Verdict.UNFIT
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("git push origin x", "2 people"),
+        ("mkdir a", "by the cage"),
+        ("terraform destroy", "Ask in #infra."),
+    ],
+)
+async def test_a_change_gets_nothing_past_the_policy(tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "policy.toml").write_text(POLICY)
+    async with desk(tmp_path, cages=True, approvers=("U0ANA", "U0BOB")) as d:
+        request = await d.asked(d.event("make deploy", rewritable=True))
+        click = await d.click(request, edited=text)
+        assert click.verdict is Verdict.UNFIT and why in click.why
+        assert await d.state(request) is State.PENDING
+
+
+async def test_what_runs_in_the_cage_may_be_changed(tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text(POLICY)
+    async with desk(tmp_path, cages=True) as d:
+        request = await d.asked(d.event("mkdir a", rewritable=True))
+        assert (await d.click(request, edited="mkdir b")).verdict is Verdict.DECIDED
+        assert (await d.answer()).command == "/usr/bin/sbox bash -c 'mkdir b'"
+
+
 async def test_one_no_is_enough(tmp_path: Path) -> None:
     (tmp_path / "policy.toml").write_text(POLICY)
     async with desk(tmp_path, approvers=("U0ANA", "U0BOB")) as d:
@@ -282,6 +310,17 @@ async def test_another_wording_of_what_was_denied_is_said_on_its_card(tmp_path: 
         assert isinstance(alike, Request) and f"it is like {request.id}, which Ana denied" in alike.why
         other = await again(d, "curl https://b.example/")
         assert isinstance(other, Request) and "like" not in other.why
+
+
+async def test_a_long_command_does_not_push_that_out_of_its_card(tmp_path: Path) -> None:
+    async with desk(tmp_path) as d:
+        request = await d.asked(d.event("curl -d @x https://a.example/up"))
+        await d.click(request, Choice.DENY)
+        long = "\\u{" * 60  # drawn more than twice as long
+        alike = await again(d, f"curl -H '{long}' --data-binary @x https://a.example/up")
+        assert isinstance(alike, Request)
+        for drawn in (card(alike), listing([alike])):
+            assert f"it is like {request.id}" in json.dumps(drawn.blocks)
 
 
 async def test_three_denials_in_a_row_are_said(tmp_path: Path) -> None:
