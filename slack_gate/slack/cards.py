@@ -109,7 +109,7 @@ def card(request: Request, offers: Offers = NOTHING, file: FileNow | None = None
         plain(place(request)),
         clock(request.expires_at, "Expires "),
         *said,
-        plain("\n".join(filter(None, [*_remarks(request, file), origin(request), _about_always(offers, offer)]))),
+        plain("\n".join(filter(None, [*remarks(request, file), origin(request), _about_always(offers, offer)]))),
         plain("\n".join([*_programs(request), *_votes(request), *measure(request, shown[:number])])),
     ]
     top = "\n".join([headline(request), _asked_because(request)])
@@ -171,7 +171,7 @@ def _clipped(shown: Sequence[Part], room: int) -> list[tuple[str, str] | None]:
     if sum(units(part.caption) + units(part.shown) for part in shown) <= room:
         return [None] * len(shown)
     share = MAX_CLIPPED // len(shown)
-    return [None if units(part.shown) <= share - 100 else ends_of(part.shown, share) for part in shown]
+    return [None if units(part.shown) <= share else ends_of(part.shown, share) for part in shown]
 
 
 _TORN = re.compile(
@@ -228,7 +228,8 @@ def _asked_because(request: Request) -> str:
     return f"{why}\nReaches: {touched}" if touched else why
 
 
-def _remarks(request: Request, file: FileNow | None) -> list[str]:
+def remarks(request: Request, file: FileNow | None = None) -> list[str]:
+    """What is to be said about its hosts, its file, and what it names by a pattern; empty texts among it."""
     url = request.tool_input.get("url") if request.command is None else None
     host = hosts.about_host(mask(url)) if isinstance(url, str) else ""
     if request.command is None:

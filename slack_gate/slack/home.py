@@ -19,6 +19,7 @@ from slack_gate.core.rules import Rule
 from slack_gate.core.secrets import mask
 from slack_gate.core.wording import headline, origin
 from slack_gate.slack.blocks import Block, button, clock, confirm, context, divider, header, plain, section
+from slack_gate.slack.cards import summary
 
 PREFIX = "home."  # of every action id on this tab, so that no button here passes for one of a card
 OPEN, REVOKE, PAUSE, RESUME = "home.open", "home.revoke", "home.pause", "home.resume"
@@ -86,9 +87,8 @@ def _item(waiting: Waiting, picture: Picture, link: Link) -> list[Block]:
 
 
 def _short(request: Request, why: str) -> list[Block]:
-    what = request.command if request.command is not None else json.dumps(dict(request.tool_input), ensure_ascii=False)
     return [
-        section(f"{headline(request)}\n{one_line(mask(what), 300)}"),
+        section(f"{headline(request)}\n{summary(request)}"),
         context(plain(f"{why} {origin(request)}"), clock(request.expires_at, "Expires ")),
     ]
 

@@ -6,11 +6,11 @@ stands there once, with buttons for each.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any
 
-from slack_gate.core import hosts
 from slack_gate.core.display import one_line, shape, units
 from slack_gate.core.event import APPROVAL
 from slack_gate.core.fields import Part, parts
@@ -29,12 +29,14 @@ from slack_gate.slack.cards import (
     Picture,
     escaped,
     preformatted,
+    remarks,
     value_of,
 )
 
 APPROVE_ALL = "approve-all"
 MAX_TEXT = 700  # UTF-16 units of what one item would run; a longer one gets a card of its own
 MAX_PLACE = 300
+MAX_WHY = 160
 MAX_TOTAL = 6800  # of a message that waits; ended items may take a little more
 MAX_BLOCKS = 46
 MAX_VALUE = 2000  # characters of a button's value
@@ -122,13 +124,18 @@ def _item(request: Request, number: str, offers: OffersOf) -> list[Block]:
         f"{main.characters} characters, {main.lines} {'line' if main.lines == 1 else 'lines'}",
         f"{hidden} hidden or look-alike characters, drawn as \\u{{…}}" if hidden else "",
         "" if request.command is None else one_line(programs(request.command), 80),
-        "" if request.command is None else one_line(hosts.listed(mask(request.command)), 120),
+        *(one_line(said, 200) for said in remarks(request)),
         f"Reaches {touched}" if touched else "",
-        f"because {one_line(mask(request.why).partition(' (')[0], 80)}",
+        f"because {_why(request)}",
         f"request {request.id}",
     ]
     about = context(plain("; ".join(filter(None, facts))), *map(plain, said))
     return [about, _buttons(request, offers(request))]
+
+
+def _why(request: Request) -> str:
+    """Without the part of the command it stopped at, which stands above; what is remarked on it stays."""
+    return one_line(re.sub(r" \(.*\)(?=\Z|; )", "", mask(request.why), flags=re.DOTALL), MAX_WHY)
 
 
 def _buttons(request: Request, offers: Offers) -> Block:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import replace
@@ -448,6 +449,16 @@ def test_an_end_says_who_and_when_and_keeps_what_was_asked(state: State, said: s
 def test_how_long_it_took(seconds: float, said: str) -> None:
     end = ended(request(command="ls"), State.APPROVED, decided_at=1_700_000_000.0 + seconds)
     assert plain(picture(end).blocks[0]).endswith(said)
+
+
+@pytest.mark.parametrize("length", [901, 950, 999, 1000, 1001])
+def test_of_a_clipped_text_nothing_stands_twice(length: int) -> None:
+    """Beside a long text, one that is about as long as its share."""
+    old = "".join(f"{number:04d}-" for number in range(400))[:length]
+    shown = card(request("mcp__x__y", tool_input={"a": old, "b": "y" * 9000}))
+    texts = literals(shown.blocks)
+    assert old in texts or (texts[0] + texts[1] != old and len(texts[0]) + len(texts[1]) < length)
+    assert not re.search(r"-\d+ characters of it", plain(shown.blocks))
 
 
 def test_a_rule_too_long_for_its_dialog_is_not_offered() -> None:

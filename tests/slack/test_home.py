@@ -196,6 +196,14 @@ def test_a_picture_that_holds_only_part_of_the_text_gives_no_approve() -> None:
     assert labels(item) == ["Open the card", "Deny"]
 
 
+def test_a_text_too_long_for_this_tab_is_masked_like_on_its_card() -> None:
+    fields = {"file_path": "/srv/x.yml", "content": "db:\npassword: hunter2hunter2\n" + "x" * 6000}
+    one = request(tool="Write", tool_input=fields, command=None)
+    [_, item] = items(drawn(overview(*asked(one))))
+    assert "Open the card" in labels(item)
+    assert "hunter2" not in json.dumps(item) and "/srv/x.yml" in json.dumps(item)
+
+
 def test_a_card_without_approve_gives_none_here() -> None:
     one = request()
     blocks = [

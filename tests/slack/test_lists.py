@@ -78,6 +78,16 @@ def test_the_same_text_stands_once() -> None:
     assert literals(listing([*twins, other], offers).blocks) == ["git push", "git push"]
 
 
+def test_a_list_says_of_each_what_its_card_would() -> None:
+    fetch = request("WebFetch", tool_input={"url": "https://xn--pple-43d.com/x", "prompt": "read"})
+    script = request(tool_input={"command": "bash $X"})
+    why = "curl is asked (curl (x) https://a.example); it is like SG-1, which Ana denied"
+    shown = plain(listing([fetch, script, replace(request(command="curl x"), id="SG-3", why=why)]).blocks)
+    assert "Host: xn--pple-43d.com (punycode" in shown
+    assert "another file may run" in shown
+    assert "curl is asked; it is like SG-1, which Ana denied" in shown
+
+
 def test_what_needs_more_room_or_more_people_has_its_own_card() -> None:
     assert listable(request(command="x" * 600))
     assert not listable(request(command="x" * 800))
