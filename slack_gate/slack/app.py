@@ -25,7 +25,7 @@ from slack_gate.core.request import BY_SLACK, Choice, Decision, Request, Scope
 from slack_gate.core.wording import remembered
 from slack_gate.errors import GateError
 from slack_gate.slack import modals
-from slack_gate.slack.cards import CAGED, EDITED, MENU, MORE, SCOPED, notice
+from slack_gate.slack.cards import CAGED, EDITED, MENU, MORE, SCOPED, escaped, notice
 from slack_gate.slack.home import PREFIX
 from slack_gate.slack.lists import APPROVE_ALL, pairs
 from slack_gate.slack.people import People
@@ -222,16 +222,16 @@ class Buttons:
 
     async def _tell(self, body: Body, sentence: str) -> None:
         """A message only the person who clicked can see."""
-        blocks = notice(sentence)
+        text, blocks = escaped(sentence), notice(sentence)
         try:
             if url := body.get("response_url"):
                 hook = AsyncWebhookClient(url, timeout=10)
-                sent = await hook.send(text=sentence, blocks=blocks, response_type="ephemeral", replace_original=False)
+                sent = await hook.send(text=text, blocks=blocks, response_type="ephemeral", replace_original=False)
                 if sent.status_code != 200:
                     log.warning("an answer to a click was refused", status=sent.status_code)
             elif channel := (body.get("channel") or {}).get("id"):
                 user = body["user"]["id"]
-                await self._client.chat_postEphemeral(channel=channel, user=user, text=sentence, blocks=blocks)
+                await self._client.chat_postEphemeral(channel=channel, user=user, text=text, blocks=blocks)
         except (SlackApiError, *_AWAY) as error:
             log.warning("an answer to a click did not arrive", error=repr(error))
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from slack_bolt.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
 
+from slack_gate.core.change import FileNow
 from slack_gate.core.overview import Controls
+from slack_gate.core.request import Request
 from slack_gate.slack.app import Decider, Later
 from slack_gate.slack.commands import Commands
 from slack_gate.slack.home_tab import HomeTab
@@ -22,11 +26,12 @@ def beside_cards(
     people: People,
     later: Later,
     reactions: bool,
+    file: Callable[[Request], FileNow | None],
 ) -> HomeTab:
     """Listens on `app`; the tab returned is still to be run, and told of changes."""
     links = Permalinks(client)
     tab = HomeTab(client, controls, gate, people, links, later)
     tab.listen(app)
     Commands(client, controls, people, links, later).listen(app)
-    Reactions(client, controls, gate, people, later, reactions).listen(app)
+    Reactions(client, controls, gate, people, later, reactions, file).listen(app)
     return tab

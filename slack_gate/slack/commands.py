@@ -27,6 +27,7 @@ from slack_gate.core.request import BY_SLACK
 from slack_gate.core.secrets import mask
 from slack_gate.errors import GateError
 from slack_gate.slack.blocks import Block, button, clock, context, section
+from slack_gate.slack.cards import escaped
 from slack_gate.slack.home import OPEN, health, rule_line
 from slack_gate.slack.people import People
 from slack_gate.slack.permalinks import Permalinks
@@ -104,7 +105,7 @@ class Commands:
         done, _ = await asyncio.wait([answer], timeout=SOON_S)
         if done:
             reply = answer.result()
-            await ack(text=reply.text, blocks=list(reply.blocks), response_type="ephemeral")
+            await ack(text=escaped(reply.text), blocks=list(reply.blocks), response_type="ephemeral")
             return
         self._later(self._respond(str(body.get("response_url", "")), answer))
         await ack()
@@ -113,7 +114,7 @@ class Commands:
         reply = await answer
         try:
             hook = AsyncWebhookClient(url, timeout=10)
-            sent = await hook.send(text=reply.text, blocks=list(reply.blocks), response_type="ephemeral")
+            sent = await hook.send(text=escaped(reply.text), blocks=list(reply.blocks), response_type="ephemeral")
             if sent.status_code != 200:
                 log.warning("an answer to a command was refused", status=sent.status_code)
         except _AWAY as error:
@@ -148,7 +149,7 @@ class Commands:
                 channel=str(event["channel"]),
                 user=str(event["user"]),
                 thread_ts=event.get("thread_ts"),
-                text=reply.text,
+                text=escaped(reply.text),
                 blocks=list(reply.blocks),
             )
         except (SlackApiError, *_AWAY) as error:

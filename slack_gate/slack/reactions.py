@@ -12,13 +12,14 @@ from slack_bolt.async_app import AsyncApp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
+from slack_gate.core.change import FileNow
 from slack_gate.core.outcome import sentence
 from slack_gate.core.overview import Controls
 from slack_gate.core.request import BY_SLACK, Choice, Decision, Request, State
 from slack_gate.errors import GateError
 from slack_gate.slack.app import Decider
 from slack_gate.slack.blocks import Block
-from slack_gate.slack.cards import notice
+from slack_gate.slack.cards import escaped, notice
 from slack_gate.slack.commands import LATE_S, SeenEvents
 from slack_gate.slack.messenger import picture_of
 from slack_gate.slack.people import People
@@ -38,7 +39,8 @@ log = structlog.get_logger()
 
 
 class Reactions:
-    """`enabled` is the setting; without it emoji stay what they are. `clock` counts seconds since the epoch."""
+    """`enabled` is the setting; without it emoji stay what they are. `file` says what cards show of the file that a
+    call would change. `clock` counts seconds since the epoch."""
 
     def __init__(
         self,
@@ -48,6 +50,7 @@ class Reactions:
         people: People,
         later: Later,
         enabled: bool,
+        file: Callable[[Request], FileNow | None],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
@@ -56,6 +59,7 @@ class Reactions:
         self._people = people
         self._later = later
         self._enabled = enabled
+        self._file = file
         self._clock = clock
         self._seen = SeenEvents()
 
@@ -84,7 +88,7 @@ class Reactions:
         if (
             request.state is State.PENDING
             and choice is Choice.APPROVE
-            and not _offers(picture_of(request, self._gate.offers(request)).blocks, choice)
+            and not _offers(picture_of(request, self._gate.offers(request), file=self._file(request)).blocks, choice)
         ):
             return "An emoji approves only what the card itself shows whole. Nothing was decided; press a button."
         decision = Decision(
@@ -112,7 +116,7 @@ class Reactions:
 
     async def _whisper(self, channel: str, user: str, told: str) -> None:
         try:
-            await self._client.chat_postEphemeral(channel=channel, user=user, text=told, blocks=notice(told))
+            await self._client.chat_postEphemeral(channel=channel, user=user, text=escaped(told), blocks=notice(told))
         except (SlackApiError, *_AWAY) as error:
             log.warning("an answer to a reaction did not arrive", error=repr(error))
 

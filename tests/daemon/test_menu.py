@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,18 @@ async def test_a_denied_card_says_how_to_take_it_back(tmp_path: Path) -> None:
         await h.ana.click(card, "Deny")
         await h.ended(hook)
         await card.wait_for_update(lambda version: not version.buttons and "/gate lift SG-" in version.plain())
+
+
+async def test_the_answer_to_a_click_mentions_and_links_nothing(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        for tool in ("mcp__x__<!channel>\u202e", "mcp__x__<https://evil.example|Approve>"):
+            await h.start(h.event(tool, q="1"))
+            card = await h.ana.wait_for_message(lambda m, tool=tool: m.has_button("Always") and tool[8:11] in m.plain())
+            await h.ana.click(card, "Always")
+            told = await h.ana.wait_for_ephemeral(lambda m: "Remembered" in m.plain())
+            assert not re.search("[<\u202e]", told.text)
+            assert "\u202e" not in told.plain()
+            h.ana.ephemerals.clear()
 
 
 def test_the_reasons_fit_a_dialog() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +88,24 @@ async def test_an_emoji_on_a_copy_that_is_not_the_newest_card_is_told(tmp_path: 
         await h.slack.workspace.wait_for(lambda: len(h.ana.ephemerals) > before or None, 10, lambda: "nothing said")
         assert "use the newest card" in h.ana.ephemerals[-1].plain()
         assert (await h.running.store.requests(1))[0].state == "pending"
+
+
+async def test_an_emoji_does_not_approve_a_change_that_its_card_cuts(tmp_path: Path) -> None:
+    """The text that comes is short; the card shows it as a change to a long file, of which it shows both ends."""
+    with tempfile.NamedTemporaryFile("w", dir="/var/tmp") as file:
+        file.write("".join(f"line {number}\n" for number in range(2000)))
+        file.flush()
+        async with house(tmp_path, reactions=True) as h:
+            hook = await h.start(h.event("Write", file_path=file.name, content="x\n"))
+            card = await h.card(file.name)
+            async with asyncio.timeout(20):
+                while await h.running.controls.card_at(card.channel, card.ts) is None:  # noqa: ASYNC110 - no event tells
+                    await asyncio.sleep(0.05)
+            await h.ana.react(card, "+1")
+            assert "shows whole" in (await h.ana.wait_for_ephemeral()).plain()
+            assert (await h.running.store.requests(1))[0].state == "pending"
+            await h.ana.react(card, "-1")
+            assert (await h.ended(hook)).decision == "deny"
 
 
 async def test_a_redelivered_emoji_counts_once(tmp_path: Path) -> None:
