@@ -15,6 +15,7 @@ from cage import cage_policy
 from slack_gate.core import network_git
 from slack_gate.core.event import APPROVAL, SHELL_TOOLS, ToolEvent
 from slack_gate.core.request import canonical
+from slack_gate.core.secrets import mask
 
 RUN_FIELDS = frozenset({"command", "reason", "timeoutSeconds"})
 
@@ -61,7 +62,14 @@ class Coverage:
 
 
 def keys_to_remember(event: ToolEvent) -> tuple[Key, ...]:
-    """What Always would save for this call; empty when nothing of it may be remembered, or could be honoured."""
+    """What Always would save for this call; empty when nothing of it may be remembered, or could be honoured.
+
+    A key is kept as it is, so none holds a secret."""
+    keys = _keys(event)
+    return () if any(mask(str(key)) != str(key) for key in keys) else keys
+
+
+def _keys(event: ToolEvent) -> tuple[Key, ...]:
     if event.unusual_flags or event.tool == APPROVAL:
         return ()
     if event.tool in cage_policy.UNGATED:  # reading tools are asked only near the gate's files

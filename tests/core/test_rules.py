@@ -264,3 +264,13 @@ def test_where_the_cage_itself_could_be_planted(tmp_path: Path, monkeypatch: pyt
     event = bash("make deploy", str(tmp_path / "projects" / "app"))
     assert covered(event, rules_for("make deploy"), NOW) is None
     assert keys_to_remember(event) == ()
+
+
+@pytest.mark.parametrize("command", ["make {}", "{} x"])
+def test_a_key_that_would_hold_a_secret_is_none(command: str) -> None:
+    def keys(word: str) -> tuple[Key, ...]:
+        made = {"command": command.format(word)}
+        return keys_to_remember(ToolEvent("claude-code", "s", "k", "Bash", made, "/srv/app"))
+
+    assert keys("deploy")
+    assert not keys("ghp_" + "a1B2" * 8)
