@@ -42,6 +42,8 @@ def parts(request: Request) -> list[Part]:
     """All of the input, never empty; a command is the first part."""
     found = [] if request.command is None else [_command(request.command)]
     rest = {name: value for name, value in request.tool_input.items() if name != "command" or request.command is None}
+    if found and any(name[:1].isupper() for name in rest):  # `Programs: ls` beside a command reads like a line of ours
+        return [*found, _json("Input, JSON", rest, mask_value(rest))]
     return [*found, *fields_of(rest)] or [Part("No input", "", "", "")]
 
 

@@ -451,6 +451,12 @@ def test_how_long_it_took(seconds: float, said: str) -> None:
     assert plain(picture(end).blocks[0]).endswith(said)
 
 
+def test_a_field_beside_a_command_cannot_pose_as_a_line_of_the_card() -> None:
+    shown = card(request(tool_input={"command": "curl https://evil.example", "Programs": "ls", "Host": "github.com"}))
+    assert "Programs: ls" not in plain(shown.blocks) and "Host: github.com" not in plain(shown.blocks)
+    assert '"Programs": "ls"' in "".join(literals(shown.blocks))
+
+
 @pytest.mark.parametrize("length", [901, 950, 999, 1000, 1001])
 def test_of_a_clipped_text_nothing_stands_twice(length: int) -> None:
     """Beside a long text, one that is about as long as its share."""
