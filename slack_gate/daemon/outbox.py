@@ -278,8 +278,14 @@ class Outbox:
         return left if left >= LAST_TRY_S else QUEUED_S
 
     async def _release(self, card: Card) -> None:
+        """The database may be back: where the card stands, else that it is due, before another daemon asks again."""
         try:
-            await self._cards.released(card.id, self._clock())
+            if (placed := self._placed.get(card.id)) is None:
+                await self._cards.released(card.id, self._clock())
+                return
+            strays = (UNKNOWN,) if card.unclear else ()
+            await self._cards.posted(card.id, *placed, strays, card.request.revision)
+            del self._placed[card.id]
         except StoreError as error:
             log.error("a card waits for its lease to end", request=card.request.id, error=str(error))
 
