@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slack_gate.core.request import Request
-
 UNKNOWN = "OUTCOME_UNKNOWN"
 NOT_STARTED = "NOT_STARTED"
 STOPPED = "STOPPED"
@@ -72,10 +70,6 @@ class Ran:
             "code": result.code,
             "error": result.error,
         }
-
-
-def refused(request: Request, message: str) -> Ran:
-    return Ran(by=request.via or "gate", request=request.id, message=message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,128 @@
+"""What people are told: every end of a click, every kind of call, in words that differ."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from slack_gate.core.change import FileNow
+from slack_gate.core.inside import inside, wrapped
+from slack_gate.core.kinds import parts_now
+from slack_gate.core.notes import reminder
+from slack_gate.core.outcome import sentence
+from slack_gate.core.ports import Click, Verdict
+from slack_gate.core.request import Request, State
+from slack_gate.core.respell import pinned
+from slack_gate.core.strict_json import NotStrict, strict_object
+from slack_gate.core.wording import arrival
+from tests.core.test_request import EVENT, REQUEST
+
+QUIET = (Verdict.DECIDED, Verdict.OPEN, Verdict.EXTENDED)
+
+
+@pytest.mark.parametrize("verdict", [verdict for verdict in Verdict if verdict not in QUIET])
+def test_each_click_that_changes_no_card_is_answered(verdict: Verdict) -> None:
+    assert sentence(Click(verdict, REQUEST, why="Because."))
+
+
+@pytest.mark.parametrize("verdict", QUIET)
+def test_where_the_card_says_it_nothing_else_does(verdict: Verdict) -> None:
+    assert sentence(Click(verdict, REQUEST)) == ""
+
+
+def test_a_late_click_hears_what_happened() -> None:
+    ends = [state for state in State if state not in (State.RUNNING, State.FINISHED, State.LOST, State.PENDING)]
+    told = [sentence(Click(Verdict.ENDED, replace(REQUEST, state=state, decided_name="Bob"))) for state in ends]
+    assert len(set(told)) == len(ends) and all(text.startswith("Too late") for text in told)
+    assert sentence(Click(Verdict.ENDED)) == "Too late, nothing changed: it has ended."
+
+
+def edit(tool: str, file: FileNow | None, **fields: Any) -> str:
+    request = replace(REQUEST, tool=tool, tool_input=fields, command=None)
+    return "\n".join(f"{part.caption}\n{part.shown}" for part in parts_now(request, file))
+
+
+def test_several_edits_are_numbered_each_with_its_change() -> None:
+    edits = [
+        {"old_string": "a", "new_string": "b"},
+        {"old_string": "c", "new_string": "d", "replace_all": True},
+    ]
+    shown = edit("MultiEdit", None, file_path="/w/a", edits=edits)
+    assert "change 1 of 2" in shown and "change 2 of 2" in shown and "in every place" in shown
+
+
+@pytest.mark.parametrize("edits", [[], "x", [{"old_string": "a"}], [{"old_string": "a", "new_string": 1}]])
+def test_edits_of_another_form_are_shown_as_data(edits: Any) -> None:
+    shown = edit("MultiEdit", None, file_path="/w/a", edits=edits)
+    assert "change 1" not in shown and "edits" in shown
+
+
+NOTEBOOK = '{"cells": [{"id": "one", "source": ["x = 1\\n", "y = 2\\n"]}]}'
+
+
+def test_a_notebooks_cell_is_compared_with_itself() -> None:
+    found = edit("NotebookEdit", FileNow(NOTEBOOK), notebook_path="/w/n", cell_id="one", new_source="x = 3\ny = 2\n")
+    assert "x = 1" in found and "x = 3" in found and "change to what is there now" in found
+    missing = edit("NotebookEdit", FileNow(NOTEBOOK), notebook_path="/w/n", cell_id="two", new_source="x = 3\n")
+    assert "change to what is there now" not in missing and "x = 3" in missing
+    none = edit("NotebookEdit", None, notebook_path="/w/n", cell_id="one", new_source="x = 3\n", edit_mode="insert")
+    assert "x = 3" in none
+
+
+def test_reminders_only_while_it_waits_and_for_long_waits() -> None:
+    assert reminder(REQUEST, 1000.0) == "" and reminder(replace(REQUEST, expires_at=1001.0), 1000.9) == ""
+    assert reminder(REQUEST, 1151.0) != reminder(REQUEST, 1271.0) != ""
+    assert reminder(replace(REQUEST, state=State.DENIED), 1271.0) == "" and reminder(REQUEST, 1300.0) == ""
+
+
+def test_one_line_for_whoever_watches() -> None:
+    assert arrival(REQUEST) == "pending SG-1: git push"
+    assert arrival(replace(REQUEST, command=None, tool="WebFetch")) == "pending SG-1: WebFetch"
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("make", ((), "make")),
+        ("sbox --net-allow pypi -- pip download x", (("--net-allow", "pypi"), "pip download x")),
+        ("sbox -- make 'a b'", ((), "make 'a b'")),
+        ("sbox a && sbox b", ((), "command a && command b")),
+        ("sbox --check", None),
+        ("sbox a && sbox --net-allow pypi -- b", None),
+    ],
+)
+def test_what_runs_inside(command: str, found: Any) -> None:
+    assert inside(command) == found
+
+
+@pytest.mark.parametrize("command", ["-c x", "+x"])
+def test_a_leading_dash_would_be_an_option_of_bash(command: str) -> None:
+    assert wrapped(replace(EVENT, tool_input={"command": command}, rewritable=True)) is None
+    assert wrapped(replace(EVENT, rewritable=False)) is None
+
+
+def test_what_cannot_be_pinned() -> None:
+    assert pinned("git status", {}) is None and pinned("ls", {}) == "ls"
+
+
+@pytest.mark.parametrize(
+    "text", [b'{"a": 1e999}', b'{"a": NaN}', b'{"a": 1, "a": 2}', b"[]", b"\xff", b'{"a": "\\u0000"}']
+)
+def test_json_that_two_readers_could_take_differently(text: bytes) -> None:
+    with pytest.raises(NotStrict):
+        strict_object(text)
+    assert strict_object(b'{"a": 1.5}') == {"a": 1.5}
+
+
+def kinds(request: Request) -> str:
+    from slack_gate.core.wording import headline
+
+    return headline(request)
+
+
+def test_headlines_name_what_is_started() -> None:
+    subagent = kinds(replace(REQUEST, tool="Task", command=None))
+    mcp = kinds(replace(REQUEST, tool="mcp__db__query", command=None))
+    assert "starts a subagent" in subagent and "MCP server db" in mcp
