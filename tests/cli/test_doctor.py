@@ -227,7 +227,7 @@ def test_a_hook_that_turns_a_deny_into_an_allow(place: Path) -> None:
     hook.write_text(
         "import socket, sys\n"
         "s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[sys.argv.index('--socket') + 1])\n"
-        "s.sendall(b'slack-gate/1\\n'); sys.stdin.read(); s.recv(1); s.close()\n"
+        "s.sendall(b'slack-gate/1\\n' + sys.stdin.buffer.read()); s.recv(1); s.close()\n"
     )
     wrong = probed(shlex.join([str(base_python()), str(hook), "--socket", "x"]), place)
     assert wrong is not None and "does not pass a deny on: exit code 0" in wrong, wrong
