@@ -38,10 +38,8 @@ def parts_now(request: Request, file: FileNow | None = None) -> list[Part]:
                 found += _edited(name, edit["old_string"], edit["new_string"], every, None)
                 if every:
                     found[-1] = _with_caption(found[-1], f"{found[-1].caption}, in every place")
-        case "NotebookEdit" if isinstance(fields.get("new_source"), str):
-            cell = _cell(file, fields.get("cell_id"))
-            if fields.get("edit_mode") in (None, "replace"):
-                found = [_written("new_source", fields.pop("new_source"), cell)]
+        case "NotebookEdit" if isinstance(fields.get("new_source"), str) and _replaces(fields.get("edit_mode")):
+            found = [_written("new_source", fields.pop("new_source"), _cell(file, fields.get("cell_id")))]
     return [*fields_of(fields), *found] or parts(request)
 
 
@@ -110,6 +108,10 @@ def _is_edit(edit: Any) -> bool:
 
 def _edits(edits: Any) -> bool:
     return isinstance(edits, list) and 0 < len(edits) <= MAX_FIELDS and all(map(_is_edit, edits))
+
+
+def _replaces(mode: Any) -> bool:
+    return mode is None or mode == "replace"
 
 
 def _cell(file: FileNow | None, cell: Any) -> FileNow | None:

@@ -57,7 +57,7 @@ def sentence(click: Click) -> str:
             return ""
         case Verdict.LATEST:
             return "It cannot wait longer: the agent would give up before."
-        case Verdict.LIFTED:
+        case _:  # LIFTED
             return "The denial is taken back: the same call is asked again."
 
 
@@ -74,7 +74,7 @@ def _ended(request: Request | None) -> str:
             return "its time was over; the agent was told that nobody answered."
         case State.CANCELLED:
             return "the agent stopped waiting."
-        case State.UNDELIVERABLE:
+        case _:  # UNDELIVERABLE
             return "it could not be delivered in time, and the agent was told so."
 
 

@@ -7,16 +7,18 @@ from typing import Any
 
 import pytest
 
+from slack_gate.core import change
 from slack_gate.core.change import FileNow
+from slack_gate.core.event import APPROVAL
 from slack_gate.core.inside import inside, wrapped
 from slack_gate.core.kinds import parts_now
 from slack_gate.core.notes import reminder
 from slack_gate.core.outcome import sentence
 from slack_gate.core.ports import Click, Verdict
-from slack_gate.core.request import Request, State
+from slack_gate.core.request import State
 from slack_gate.core.respell import pinned
 from slack_gate.core.strict_json import NotStrict, strict_object
-from slack_gate.core.wording import arrival
+from slack_gate.core.wording import arrival, headline
 from tests.core.test_request import EVENT, REQUEST
 
 QUIET = (Verdict.DECIDED, Verdict.OPEN, Verdict.EXTENDED)
@@ -116,13 +118,23 @@ def test_json_that_two_readers_could_take_differently(text: bytes) -> None:
     assert strict_object(b'{"a": 1.5}') == {"a": 1.5}
 
 
-def kinds(request: Request) -> str:
-    from slack_gate.core.wording import headline
-
-    return headline(request)
-
-
 def test_headlines_name_what_is_started() -> None:
-    subagent = kinds(replace(REQUEST, tool="Task", command=None))
-    mcp = kinds(replace(REQUEST, tool="mcp__db__query", command=None))
-    assert "starts a subagent" in subagent and "MCP server db" in mcp
+    subagent = headline(replace(REQUEST, tool="Task", command=None))
+    mcp = headline(replace(REQUEST, tool="mcp__db__query", command=None))
+    question = headline(replace(REQUEST, tool=APPROVAL, command=None))
+    assert "starts a subagent" in subagent and "MCP server db" in mcp and question == "claude-code asks:"
+
+
+def test_texts_too_long_to_compare_are_both_shown_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change, "MAX_WORK", 0)
+    old, new = ("".join(f"{sign}{n}\n" for n in range(6000)) for sign in "ab")
+    shown = edit("Edit", None, file_path="/w/a", old_string=old, new_string=new)
+    assert "what goes" in shown and "what comes" in shown and "a5999" in shown and "b5999" in shown
+
+
+def test_a_cell_that_is_added_or_taken_away_is_no_change_of_one() -> None:
+    for mode in ("insert", "delete"):
+        shown = edit(
+            "NotebookEdit", FileNow(NOTEBOOK), notebook_path="/w/n", cell_id="one", new_source="z", edit_mode=mode
+        )
+        assert "change to what is there now" not in shown and mode in shown
