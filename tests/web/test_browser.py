@@ -177,6 +177,10 @@ async def test_a_click_that_comes_too_late_is_told(browser: Browser, doors: Door
     await seen.page.get_by_role("button", name="Approve", exact=True).click()
     said = seen.page.locator(f"[id='{request.id}'] .said")
     await expect(said).to_have_text("Too late, nothing changed: a person on the page denied it.")
+    await seen.page.evaluate("refresh()")
+    await expect(said).to_be_visible()  # it goes when its reader has left it, not before
+    await seen.page.locator("#history h2").focus()
+    await expect(said).to_have_count(0)
 
 
 async def test_always_is_two_steps_and_says_the_rule(browser: Browser, doors: Doors) -> None:

@@ -46,6 +46,7 @@ function leave(card) {
     settle();
     return;
   }
+  card.querySelector("h2").focus(); // a button that can no longer be pressed would lose the focus, and the card with it
   for (const button of card.querySelectorAll("button")) button.disabled = true;
   const said = card.querySelector(".said");
   if (said.hidden) say(said, "This has ended; see below who decided."); // else it was told more exactly
@@ -97,6 +98,7 @@ async function decide(event) {
       const sentence = new DOMParser().parseFromString(html, "text/html").getElementById("sentence");
       say(said, sentence ? sentence.textContent : `Not taken: ${answer.statusText}`);
       delete form.dataset.sent;
+      if (answer.status === 409) card.querySelector("h2").focus(); // it stays until this has been read
       refresh();
     }
   } catch {
