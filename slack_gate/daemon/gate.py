@@ -501,7 +501,7 @@ class Gate:
         self.ended(await self._store.expired(self._house.home, now))
         for request, left_at in list(self._left.items()):
             if now - left_at >= GRACE_S:
-                del self._left[request]
+                self._left.pop(request, None)  # gone already, if another call was here meanwhile
                 await self.cancel(request)
 
     @contextmanager

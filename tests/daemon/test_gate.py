@@ -262,6 +262,17 @@ async def test_a_request_nobody_began_to_wait_for_ends_too(tmp_path: Path) -> No
         assert await d.state(request) is State.CANCELLED
 
 
+async def test_several_look_at_once_for_callers_that_are_gone(tmp_path: Path) -> None:
+    async with desk(tmp_path) as d:
+        requests = [await d.asked() for _ in range(4)]
+        for wait in d.waits:
+            wait.cancel()
+        await asyncio.sleep(0)
+        d.clock.now += GRACE_S
+        await asyncio.gather(*(d.gate.expire() for _ in range(4)))  # the sweeper, and late clicks
+        assert [await d.state(request) for request in requests] == [State.CANCELLED] * 4
+
+
 async def test_after_a_restart(tmp_path: Path) -> None:
     async with desk(tmp_path) as d:
         event, gone = d.event(), d.event()
