@@ -46,6 +46,7 @@ LATE_S = 30.0  # a post whose answer was lost has arrived by then, or never will
 LOOK_AGAIN_S = 600.0  # where messages may not be looked for: until the right to has been given
 AWAY_S = 1.0  # between tries while the database is away
 RATELIMITED = "ratelimited"
+ANY_REVISION = -1  # drawn, but nobody knows in which: it is drawn anew
 REDRAWING = ""  # the lane of redraws; those of posts are named by their approver
 
 log = structlog.get_logger()
@@ -79,8 +80,9 @@ class Board(Surface, Protocol):
         """As `redraw`, of a message that shows all of these."""
         ...
 
-    async def find(self, request: Request, channel: str) -> list[str] | None:
-        """Ids of all messages in the channel that show the request, newest first; None when it lets nobody look.
+    async def find(self, request: Request, channel: str) -> dict[str, tuple[str, ...]] | None:
+        """All messages in the channel that show the request, newest first, each with the ids of all requests that it
+        shows; None when it lets nobody look.
 
         Raises Undelivered.
         """
@@ -271,7 +273,10 @@ class Outbox:
             return
         self._refused = None
         self._lanes.passed(cards[0].approver, self._clock())
-        await asyncio.gather(*(self._cards.posted(card.id, *place, (), card.request.revision) for card in cards))
+        self._placed.update((card.id, place) for card in cards)
+        await self._cards.listed(cards, *place)
+        for card in cards:
+            self._placed.pop(card.id, None)
 
     def _limit(self, request: Request) -> float:
         left = request.created_at + POST_S - self._clock()
@@ -284,7 +289,7 @@ class Outbox:
                 await self._cards.released(card.id, self._clock())
                 return
             strays = (UNKNOWN,) if card.unclear else ()
-            await self._cards.posted(card.id, *placed, strays, card.request.revision)
+            await self._cards.posted(card.id, *placed, strays, ANY_REVISION)
             del self._placed[card.id]
         except StoreError as error:
             log.error("a card waits for its lease to end", request=card.request.id, error=str(error))
@@ -317,9 +322,9 @@ class Outbox:
         channel = await self._channel(card) if card.unclear else ""
         try:
             async with asyncio.timeout(limit):
-                found = await self._surface.find(card.request, channel) if channel else None
+                found, revision = await self._find(card, channel), card.request.revision
                 if not found and (placed := self._placed.get(card.id)):
-                    channel, found = placed[0], [placed[1]]
+                    channel, found, revision = placed[0], [placed[1]], ANY_REVISION
                 if not found:
                     channel, message = await self._surface.post(card.request, card.approver)
                     self._placed[card.id] = channel, message
@@ -334,7 +339,7 @@ class Outbox:
         else:
             others, more = [], card.unclear
         strays = [*others, *([UNKNOWN] if more else [])]
-        await self._cards.posted(card.id, channel, message, strays, card.request.revision)
+        await self._cards.posted(card.id, channel, message, strays, revision)
         self._placed.pop(card.id, None)
 
     async def _complete(self, card: Card, channel: str, message: str) -> None:
@@ -345,6 +350,13 @@ class Outbox:
             if isinstance(fault, Undelivered):
                 raise _Incomplete(fault.error, fault.retry_after) from fault
             raise
+
+    async def _find(self, card: Card, channel: str) -> list[str] | None:
+        """Messages that show the card, newest first; None when that cannot be known."""
+        found = await self._surface.find(card.request, channel) if channel else None
+        if found:
+            await self._cards.beside(card, channel, found)
+        return None if found is None else list(found)
 
     async def _channel(self, card: Card) -> str:
         return card.channel or await self._cards.channel(card.approver)
@@ -358,7 +370,7 @@ class Outbox:
         self._placed.pop(card.id, None)
         if card.unclear and not waits:
             channel = await self._channel(card)
-            found = await self._surface.find(card.request, channel) if channel else None
+            found = await self._find(card, channel)
             again = self._look_again(card.request, found is not None)
             strays = sorted({*strays, *(found or ())} - {card.message})
             await self._cards.found(card.id, channel, strays, again is None)
@@ -370,28 +382,31 @@ class Outbox:
         await self._cards.drawn(card.id, drawn.state, self._clock(), known, again, drawn.revision)
 
     async def _draw_messages(self, card: Card, channel: str, messages: Sequence[str]) -> Request:
-        """The request as it was drawn; what stands on the same message is drawn with it."""
-        if not card.message or len(await self._cards.sharing(channel, card.message)) < 2:
-            for message in messages:
-                await self._redraw_one([card.request], channel, message)
+        """The request as it was drawn first; what stands on the same message is drawn with it."""
+        drawn = [await self._draw_message(card, channel, message) for message in messages]
+        return drawn[0] if drawn else card.request
+
+    async def _draw_message(self, card: Card, channel: str, message: str) -> Request:
+        stray = message != card.message
+        if len(await self._cards.sharing(channel, message, stray)) < 2:
+            await self._redraw_one([card.request], channel, message)
             return card.request
-        lock = self._sharing.get(card.message) or asyncio.Lock()
-        self._sharing[card.message] = lock
+        lock = self._sharing.get(message) or asyncio.Lock()
+        self._sharing[message] = lock
         async with lock:
-            shared = await self._cards.sharing(channel, card.message)
-            while not all(one.current for one in shared) or len(messages) > 1:
-                for message in messages:
-                    await self._redraw_one([one.request for one in shared], channel, message)
+            shared = await self._cards.sharing(channel, message, stray)
+            while stray or not all(one.current for one in shared):
+                await self._redraw_one([one.request for one in shared], channel, message)
                 for one in shared:
-                    if one.id != card.id and not one.strays and not one.unclear:
+                    if one.id != card.id and one.message == message and not one.strays and not one.unclear:
                         await self._cards.drawn(
                             one.id, one.request.state, self._clock(), None, None, one.request.revision
                         )
-                after = await self._cards.sharing(channel, card.message)
+                after = await self._cards.sharing(channel, message, stray)
                 if [one.request for one in after] == [one.request for one in shared]:
                     break
                 shared = after  # something changed meanwhile, and another daemon may have drawn that before us
-            return next(one.request for one in shared if one.id == card.id)
+            return next((one.request for one in shared if one.id == card.id), card.request)
 
     def _look_again(self, request: Request, looked: bool) -> float | None:
         """When a message that is not on file may have arrived, or may be looked for; None: there is none any more."""

@@ -92,24 +92,28 @@ class Person:
 
         return await self._workspace.wait_for(find, timeout, lambda: f"no such modal opened for {self.name}")
 
-    async def click(self, message: Message, label: str, *, confirm: bool = True, version: int = -1) -> Click:
+    async def click(
+        self, message: Message, label: str, *, confirm: bool = True, version: int = -1, number: int = 0
+    ) -> Click:
         """Presses the button and waits for the acknowledgement (3 s at most).
 
         `confirm` answers the confirm dialog, where there is one. `version` picks an earlier state of the message, as
-        a screen that is behind still shows it.
+        a screen that is behind still shows it; `number` the one after so many of that label.
 
         Raises:
             LookupError: that version shows no such button.
         """
-        return await self._press(message, label, confirm, version, option=False)
+        return await self._press(message, label, confirm, version, number, option=False)
 
     async def choose(self, message: Message, label: str, *, confirm: bool = True, version: int = -1) -> Click:
         """Picks an option of an overflow menu; else like `click`."""
-        return await self._press(message, label, confirm, version, option=True)
+        return await self._press(message, label, confirm, version, 0, option=True)
 
-    async def _press(self, message: Message, label: str, confirm: bool, version: int, *, option: bool) -> Click:
+    async def _press(
+        self, message: Message, label: str, confirm: bool, version: int, number: int, *, option: bool
+    ) -> Click:
         shown = message.versions[version]
-        control = find_control(shown.controls, label, option=option)
+        control = find_control(shown.controls, label, number, option=option)
         return await self._interactions.click(self.user, message, shown, control, confirm=confirm)
 
     @property
@@ -143,10 +147,8 @@ class Person:
         Raises:
             LookupError: it shows no such button.
         """
-        same = [each for each in home.latest.controls if each.label == label and (each.option is not None) == option]
-        if len(same) <= number:
-            raise LookupError(f"nothing labelled {label!r} to press; there is {home.buttons}")
-        return await self._homes.click(self.user, home, same[number], confirm=confirm)
+        pressed = find_control(home.latest.controls, label, number, option=option)
+        return await self._homes.click(self.user, home, pressed, confirm=confirm)
 
     async def command(self, line: str) -> Typed:
         """Types a slash command, such as `/gate status`."""
@@ -180,9 +182,10 @@ class Person:
         return await self._interactions.close(self.user, modal)
 
 
-def find_control(shown: list[Control], label: str, *, option: bool) -> Control:
+def find_control(shown: list[Control], label: str, number: int = 0, *, option: bool) -> Control:
+    """The button or option of that label after `number` others of it. Raises LookupError."""
     candidates = [control for control in shown if (control.option is not None) == option]
-    for control in candidates:
-        if control.label == label:
-            return control
-    raise LookupError(f"nothing labelled {label!r} to press; there is {[control.label for control in candidates]}")
+    same = [control for control in candidates if control.label == label]
+    if len(same) <= number:
+        raise LookupError(f"nothing labelled {label!r} to press; there is {[control.label for control in candidates]}")
+    return same[number]

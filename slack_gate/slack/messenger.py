@@ -121,8 +121,9 @@ class Messenger:
             self._shared[message] = texts
         return bool(files)
 
-    async def find(self, request: Request, channel: str) -> list[str] | None:
-        """The ts of every message in the channel that shows the request, newest first; None without the right to look.
+    async def find(self, request: Request, channel: str) -> dict[str, tuple[str, ...]] | None:
+        """By ts, newest first, every message in the channel that shows the request, with the ids of all that it shows;
+        None without the right to look.
 
         Raises Undelivered. Those who ask while one look is under way share the next one: Slack counts the calls.
         """
@@ -136,9 +137,9 @@ class Messenger:
         finally:
             if look.result.done() and self._looks.get(channel) is look:
                 del self._looks[channel]
-        return None if found is None else found.get(request.id, [])
+        return None if found is None else {message: ids for message, ids in found.items() if request.id in ids}
 
-    async def _after(self, earlier: _Look | None, channel: str) -> dict[str, list[str]] | None:
+    async def _after(self, earlier: _Look | None, channel: str) -> dict[str, tuple[str, ...]] | None:
         if earlier is not None:
             await asyncio.wait([earlier.result])
         look = self._looks[channel]
@@ -150,9 +151,9 @@ class Messenger:
                 return None
             raise
 
-    async def _cards_in(self, channel: str, oldest: float) -> dict[str, list[str]]:
-        """The ts of this app's cards since then, by request, each newest first."""
-        cards: dict[str, list[str]] = {}
+    async def _cards_in(self, channel: str, oldest: float) -> dict[str, tuple[str, ...]]:
+        """This app's cards since then, newest first: by ts, the ids of the requests."""
+        cards: dict[str, tuple[str, ...]] = {}
         cursor: str | None = None
         for _ in range(PAGES):
             reply = await self._call(
@@ -163,8 +164,7 @@ class Messenger:
             for message in reply.get("messages") or []:
                 about = message.get("metadata") or {}
                 if about.get("event_type") == EVENT:
-                    for request in str(about.get("event_payload", {}).get("request", "")).split(" "):
-                        cards.setdefault(request, []).append(message["ts"])
+                    cards[message["ts"]] = tuple(str(about.get("event_payload", {}).get("request", "")).split(" "))
             cursor = (reply.get("response_metadata") or {}).get("next_cursor")
             if not cursor:
                 break
@@ -265,7 +265,7 @@ def _seconds(retry_after: str | None) -> float:
 class _Look:
     """One reading of a channel, for all who wait for it."""
 
-    result: asyncio.Future[dict[str, list[str]] | None]
+    result: asyncio.Future[dict[str, tuple[str, ...]] | None]
     oldest: float = math.inf
     begun: bool = False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,11 +67,13 @@ class Cards:
         rows = await self._database.run(lambda connection: connection.execute(query).all())
         return [_as_card(row) for row in rows]
 
-    async def sharing(self, channel: str, message: str) -> list[Card]:
-        """All cards that this message shows, oldest request first."""
+    async def sharing(self, channel: str, message: str, stray: bool = False) -> list[Card]:
+        """All cards that this message shows, oldest request first; `stray`: also those whose own message is another."""
+        own = cards.c.message == message
+        which = or_(own, cards.c.strays.contains(message, autoescape=True)) if stray else own
         query = (
             _joined()
-            .where(cards.c.surface == self._surface, cards.c.channel == channel, cards.c.message == message)
+            .where(cards.c.surface == self._surface, cards.c.channel == channel, which)
             .order_by(requests.c.created_at, cards.c.id)
         )
         return [_as_card(row) for row in await self._database.run(lambda connection: connection.execute(query).all())]
@@ -141,16 +143,38 @@ class Cards:
         self, card: int, channel: str, message: str, strays: Sequence[str] = (), revision: int = 0
     ) -> None:
         """The surface accepted the post; it shows the request as pending, in this revision."""
-        await self._set(
-            card,
-            channel=channel,
-            message=message,
-            strays=" ".join(strays),
-            drawn=State.PENDING.value,
-            revision=revision,
-            due_at=0.0,
-            **_FRESH,
-        )
+        await self._set(card, strays=" ".join(strays), revision=revision, **_shown(channel, message))
+
+    async def listed(self, shown: Sequence[Card], channel: str, message: str) -> None:
+        """As `posted`, of one message for all of these; after a kill all of them are on file, or none."""
+
+        def work(connection: Connection) -> None:
+            for card in shown:
+                values = {"strays": "", "revision": card.request.revision, **_shown(channel, message)}
+                connection.execute(update(cards).where(cards.c.id == card.id).values(**values))
+
+        await self._database.run(work)
+
+    async def beside(self, card: Card, channel: str, found: Mapping[str, Collection[str]]) -> None:
+        """Messages that show this card, newest first, show these requests: the other ones' cards get to know of it, so
+        that nobody draws this one without them."""
+        there = {request for requests in found.values() for request in requests} - {card.request.id}
+
+        def work(connection: Connection) -> None:
+            mine = and_(cards.c.surface == self._surface, cards.c.approver == card.approver)
+            query = select(cards).where(mine, cards.c.request.in_(there)).order_by(cards.c.id).with_for_update()
+            for row in connection.execute(query).all():
+                ours = [message for message, requests in found.items() if row.request in requests]
+                strays = dict.fromkeys([*row.strays.split(), *ours])
+                values: dict[str, object] = {}
+                if not row.message:  # it was posted, which nobody could put on file
+                    values = {"channel": channel, "message": ours[0], "drawn": State.PENDING.value}
+                new = [stray for stray in strays if stray != values.get("message", row.message)]
+                values["strays"] = " ".join(new)
+                connection.execute(update(cards).where(cards.c.id == row.id).values(**values))
+
+        if there:
+            await self._database.run(work)
 
     async def seen(self, request: str, approver: str, channel: str, message: str) -> None:
         """A message shows the card; one that is not on file yet becomes a stray, and is redrawn with the others."""
@@ -252,6 +276,12 @@ class Cards:
 
 
 _FRESH: dict[str, Any] = {"error": "", "attempts": 0}
+
+
+def _shown(channel: str, message: str) -> dict[str, Any]:
+    return {"channel": channel, "message": message, "drawn": State.PENDING.value, "due_at": 0.0, **_FRESH}
+
+
 _post = and_(requests.c.state == State.PENDING, cards.c.message == "")
 # Given up is the post: once the request has ended, a message that arrived after all is still to be redrawn.
 _due_at: ColumnElement[float] = case((and_(~_post, cards.c.due_at >= GIVEN_UP), 0.0), else_=cards.c.due_at)
