@@ -10,6 +10,8 @@ import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
 
+from slack_gate.core.secrets import mask
+
 BLANKS_SHOWN = 8
 TABS_SHOWN = 2
 EMPTY_LINES_SHOWN = 2
@@ -151,8 +153,10 @@ def units(text: str) -> int:
 
 
 def one_line(text: str, limit: int) -> str:
-    """A single visible line of at most `limit` UTF-16 units; a cut says how many characters are missing."""
-    line = visible(text).replace(f"{_NAMES[chr(10)]}{_CLOSE}\n", f"{_NAMES[chr(10)]}{_CLOSE}").replace("\n", _RETURN)
+    """A single visible line of at most `limit` UTF-16 units, secrets masked; a cut says how many characters are
+    missing. Whatever stands in a sentence goes through here: a name, a directory or a session may hold a secret too."""
+    lines = visible(mask(text)).replace(f"{_NAMES[chr(10)]}{_CLOSE}\n", f"{_NAMES[chr(10)]}{_CLOSE}")
+    line = lines.replace("\n", _RETURN)
     if units(line) <= limit:
         return line
     room = limit - len("… (+ more)") - len(str(len(line)))

@@ -24,7 +24,7 @@ def about_host(url: str) -> str:
     match = _URL.match(url.strip())
     host = match["authority"].rpartition("@")[2] if match else ""
     remarks = [oddity(host)] if host else []
-    if match is None or not _PLAIN_URL.fullmatch(url):
+    if match is None or not _PLAIN_URL.fullmatch(url.replace(host, "h", 1) if host and not host.isascii() else url):
         remarks.append("the address is written in an unusual way")
     said = ", ".join(filter(None, remarks))
     return f"Host: {one_line(host, MAX_HOST) or 'none can be read'}{f' ({said})' if said else ''}"

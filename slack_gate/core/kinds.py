@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cage import cage_policy
-from slack_gate.core.change import Change, FileNow, change
-from slack_gate.core.display import shape, visible
+from slack_gate.core.change import FileNow, change
+from slack_gate.core.display import one_line, shape, visible
 from slack_gate.core.fields import MAX_FIELDS, Part, fields_of, parts
 from slack_gate.core.request import Request
 from slack_gate.core.secrets import mask
@@ -32,12 +32,7 @@ def parts_now(request: Request, file: FileNow | None = None) -> list[Part]:
             every = bool(fields.get("replace_all"))
             found = list(_edited("change", fields.pop("old_string"), fields.pop("new_string"), every, file))
         case "MultiEdit" if _edits(fields.get("edits")):
-            edits = fields.pop("edits")
-            for number, edit in enumerate(edits, 1):
-                every, name = bool(edit.get("replace_all")), f"change {number} of {len(edits)}"
-                found += _edited(name, edit["old_string"], edit["new_string"], every, None)
-                if every:
-                    found[-1] = _with_caption(found[-1], f"{found[-1].caption}, in every place")
+            found = list(_all_edited(fields.pop("edits"), file))
         case "NotebookEdit" if isinstance(fields.get("new_source"), str) and _replaces(fields.get("edit_mode")):
             found = [_written("new_source", fields.pop("new_source"), _cell(file, fields.get("cell_id")))]
     return [*fields_of(fields), *found] or parts(request)
@@ -47,8 +42,8 @@ def remark(request: Request, file: FileNow | None) -> str:
     """What is to be said about the file as it is now; empty for nothing."""
     if request.tool not in cage_policy.FILE_TOOLS:
         return ""
-    if file is None:
-        return "What stands in the file now is not shown here"
+    if file is None:  # asked about by another daemon, or before this one was started
+        return f"The file is on {one_line(request.host, 80)}: what stands in it now is not shown here"
     return f"What stands in the file now is not shown: {file.why}" if file.why else ""
 
 
@@ -67,11 +62,33 @@ def _written(name: str, text: str, file: FileNow | None) -> Part:
 
 
 def _edited(name: str, old: str, new: str, every: bool, file: FileNow | None) -> Iterator[Part]:
+    where, text = _where(old, every, file), None if file is None else file.text
+    if text is not None and _fits(old, every, text) and not _whole_lines(old, text):
+        around = change(text, text.replace(old, new))
+        if around is not None and around.gist.count("\n") < MAX_GIST:
+            yield Part(f"In the file as it is now{where}: {_SIGNS}", "", "", around.gist, gist=around.gist)
+            where = ""
+    yield from _exactly(name, where, old, new)
+
+
+def _all_edited(edits: list[Mapping[str, Any]], file: FileNow | None) -> Iterator[Part]:
+    """Several edits, one after the other; first the file as all of them would leave it, where each finds its place."""
+    before = now = None if file is None else file.text
+    found: list[Part] = []
+    for number, edit in enumerate(edits, 1):
+        old, new, every = edit["old_string"], edit["new_string"], bool(edit.get("replace_all"))
+        name = f"change {number} of {len(edits)}{', in every place' if every else ''}"
+        found += _exactly(name, _where(old, every, file if before is None else FileNow(now)), old, new)
+        now = now.replace(old, new) if now is not None and _fits(old, every, now) else None
+    around = change(before, now) if before is not None and now is not None else None
+    if around is not None and around.gist.count("\n") < MAX_GIST:
+        yield Part(f"In the file as it is now: {_SIGNS}", "", "", around.gist, gist=around.gist)
+    yield from found
+
+
+def _exactly(name: str, where: str, old: str, new: str) -> Iterator[Part]:
+    """Both texts of an edit, whole."""
     found = change(old, new)
-    where, around = _where(old, new, every, file)
-    if around is not None:
-        yield Part(f"In the file as it is now{where}: {_SIGNS}", "", "", around.gist, gist=around.gist)
-        where = ""
     if found is None:
         yield Part(f"{name}: what goes{where}, {_size(old)}", old, mask(old), visible(mask(old)))
         yield Part(f"{name}: what comes, {_size(new)}", new, mask(new), visible(mask(new)))
@@ -79,21 +96,28 @@ def _edited(name: str, old: str, new: str, every: bool, file: FileNow | None) ->
         yield Part(f"{name}{where}: {_SIGNS}", new, mask(new), found.whole, gist=found.gist)
 
 
-def _where(old: str, new: str, every: bool, file: FileNow | None) -> tuple[str, Change | None]:
-    """In words, and for an edit inside of lines how they would read."""
+def _where(old: str, every: bool, file: FileNow | None) -> str:
+    """Where the old text stands, in words that follow a name."""
     if file is None or file.text is None or not old:
-        return (", a new file" if file is not None and file.missing else ""), None
+        return ", a new file" if file is not None and file.missing else ""
     text, count = file.text, file.text.count(old)
     if not count:
-        return ", whose old text is not in the file as it is now", None
-    at = text.index(old)
-    line = text.count("\n", 0, at) + 1
+        return ", whose old text is not in the file as it is now"
     if count > 1 and not every:
-        return f", whose old text stands in {count} places: it may fail", None
-    where = f" at line {line}" if count == 1 else f" in {count} places, the first at line {line}"
-    whole_lines = (at == 0 or text[at - 1] == "\n") and (old[-1] == "\n" or text[at + len(old) :][:1] in ("", "\n"))
-    around = None if whole_lines else change(text, text.replace(old, new))
-    return where, around if around is not None and around.gist.count("\n") < MAX_GIST else None
+        return f", whose old text stands in {count} places: it may fail"
+    line = text.count("\n", 0, text.index(old)) + 1
+    return f" at line {line}" if count == 1 else f" in {count} places, the first at line {line}"
+
+
+def _fits(old: str, every: bool, text: str) -> bool:
+    """Whether it is clear what an edit of this text would change."""
+    return bool(old) and (text.count(old) == 1 or (every and old in text))
+
+
+def _whole_lines(old: str, text: str) -> bool:
+    """Whether the old text stands there as lines of its own; else the change reads better with the lines around."""
+    at = text.index(old)
+    return (at == 0 or text[at - 1] == "\n") and (old[-1] == "\n" or text[at + len(old) :][:1] in ("", "\n"))
 
 
 def _is_edit(edit: Any) -> bool:
@@ -124,10 +148,6 @@ def _cell(file: FileNow | None, cell: Any) -> FileNow | None:
         return FileNow("".join(source))
     except (ValueError, LookupError, TypeError, AttributeError, StopIteration, RecursionError):
         return FileNow(why="it has no such cell")
-
-
-def _with_caption(part: Part, caption: str) -> Part:
-    return Part(caption, part.raw, part.text, part.shown, part.brief, part.gist)
 
 
 def _size(text: str) -> str:

@@ -26,12 +26,16 @@ class Offers:
 
 
 NOTHING = Offers()
+# A vote is for the text on the card, and a rule or another text would count for all whom that card asks.
+ALONE = "Several people must approve it, so none of them changes or remembers it alone."
 
 
 def uneditable(request: Request) -> str | None:
     """Why the text cannot be put into a dialog and come back as what a person read there; None when it can."""
     command = request.command
-    if command is None or not request.rewritable or request.quorum > 1:
+    if request.quorum > 1:
+        return ALONE
+    if command is None or not request.rewritable:
         return "This call cannot be changed here."
     if mask(command) != command:
         return "It holds secrets, which are masked here: a text changed around them would not be what you read."

@@ -5,7 +5,6 @@ from __future__ import annotations
 from slack_gate.core.display import one_line
 from slack_gate.core.ports import Click, Verdict
 from slack_gate.core.request import Request, State
-from slack_gate.core.secrets import mask
 
 
 def outcome_of(request: Request) -> str:
@@ -35,8 +34,8 @@ def sentence(click: Click) -> str:
     """What the person who clicked is told; empty when what they see shows it."""
     match click.verdict:
         case Verdict.DECIDED if click.rules:
-            saved = ", ".join(f"{one_line(mask(rule.shown), 200)} ({rule.id})" for rule in click.rules)
-            return f"Remembered: {saved}. `slack-gate rules revoke ID` takes it back."
+            saved = ", ".join(f"{one_line(rule.shown, 200)} ({rule.id})" for rule in click.rules)
+            return f"Remembered: {saved}. Revoke it on the Home tab, or with slack-gate rules revoke ID."
         case Verdict.DECIDED | Verdict.OPEN:
             return ""
         case Verdict.ENDED:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from slack_gate.core.display import one_line, shape, units, visible
 from slack_gate.core.event import APPROVAL, OWN_TOOLS, SHELL_TOOLS
@@ -13,6 +15,7 @@ from slack_gate.core.rules import Key
 from slack_gate.core.secrets import mask
 
 TAIL = 200  # UTF-16 units of the last line, next to the buttons
+SEGMENT = 200  # characters of the part of a call that a reason names
 MAX_TOOL = 100
 MAX_CWD = 1000
 MAX_ARRIVAL = 400
@@ -35,7 +38,7 @@ def _deed(request: Request) -> str:
         return f"use {name}, which starts a subagent"
     if (found := mcp(request.tool)) is not None:
         server, tool = (one_line(word, MAX_TOOL) for word in found)
-        return f"use {name} (the tool {tool} of the MCP server {server})"
+        return f"use {tool} of the MCP server {server} ({name})"
     return f"use {name}"
 
 
@@ -52,7 +55,7 @@ def _flags(request: Request) -> str:
 def arrival(request: Request) -> str:
     """One line, for whoever watches the daemon's output."""
     what = request.command if request.command is not None else request.tool
-    return f"pending {request.id}: {one_line(mask(what), MAX_ARRIVAL)}"
+    return f"pending {request.id}: {one_line(what, MAX_ARRIVAL)}"
 
 
 def place(request: Request) -> str:
@@ -63,17 +66,50 @@ def origin(request: Request) -> str:
     return f"Session {one_line(request.session, 40)}, request {request.id}"
 
 
+def because(request: Request, limit: int) -> str:
+    """Why it is asked. The part of the call that a reason names in brackets is left out where that is a whole text of
+    the call: it stands there anyway, and one with brackets of its own could take more of the reason with it."""
+    why = mask(request.why)
+    for value in request.tool_input.values():
+        if isinstance(value, str) and not {"(", ")"} & set(part := mask(value)[:SEGMENT]):
+            why = why.replace(f" ({part})", "", 1)
+    return one_line(why, limit)
+
+
 def measure(request: Request, literal: Sequence[Part]) -> list[str]:
     """Size, hidden characters and the last line, next to the buttons: a long text cannot push its end out of view."""
-    main = literal[0] if request.command is not None else literal[-1]
-    size = shape(main.raw)
-    facts = [f"{size.characters} characters, {size.lines} {'line' if size.lines == 1 else 'lines'}"]
+    long = [part for part in literal if not part.brief]
+    main = literal[0] if request.command is not None or not long else long[-1]
+    facts = [_size(request)]
     if hidden := sum(shape(part.raw).hidden for part in parts(request)):
-        facts.append(f"{hidden} hidden or look-alike characters, drawn as \\u{{…}}")
-    if size.lines > 1 or size.characters > TAIL or literal[-1] is not main:
+        facts.append(f"{hidden} hidden or look-alike {_many('character', hidden)}, drawn as \\u{{…}}")
+    # A text of one line ends right above, unless another one stands below it.
+    if not main.brief and (shape(main.raw).lines > 1 or literal[-1] is not main):
         tail = visible(shape(main.text).last_line)  # a secret is known by its beginning, so masked before it is cut
         facts.append(f"Last line: {tail if units(tail) <= TAIL else '…' + _tail(tail)}")
     return facts
+
+
+def _size(request: Request) -> str:
+    """Of the command, else of all texts of the input together."""
+    texts = list(_texts(dict(request.tool_input))) if request.command is None else [request.command]
+    characters, lines = sum(map(len, texts)), sum(shape(text).lines for text in texts)
+    together = " in all" if len(texts) > 1 else ""
+    return f"{characters} {_many('character', characters)}, {lines} {_many('line', lines)}{together}"
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+    else:
+        yield value if isinstance(value, str) else json.dumps(value)
+
+
+def _many(word: str, count: int) -> str:
+    return word if count == 1 else f"{word}s"
 
 
 def _tail(line: str) -> str:
@@ -88,6 +124,11 @@ def always(keys: Sequence[Key], caged: bool) -> str:
     rules = remembered(keys)
     scope = "any arguments, any directory" if keys[0].tool in SHELL_TOOLS else "any directory"
     return f"{rules} ({scope}{', runs in the cage' if caged else ''})"
+
+
+def no_always(request: Request) -> str:
+    """Why nothing can be remembered, as a clause."""
+    return "several people must approve" if request.quorum > 1 else "nothing of this can be remembered exactly"
 
 
 def remembered(keys: Sequence[Key]) -> str:

@@ -7,16 +7,14 @@ to the person who clicked.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
-import aiohttp
 import structlog
 from slack_bolt.async_app import AsyncAck, AsyncApp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
-from slack_sdk.webhook.async_client import AsyncWebhookClient
 
 from slack_gate.core.offers import Offers, uneditable, unreadable
 from slack_gate.core.outcome import sentence
@@ -25,19 +23,13 @@ from slack_gate.core.request import BY_SLACK, Choice, Decision, Request, Scope
 from slack_gate.core.wording import remembered
 from slack_gate.errors import GateError
 from slack_gate.slack import modals
-from slack_gate.slack.cards import CAGED, EDITED, MENU, MORE, SCOPED, escaped, notice
+from slack_gate.slack.cards import CAGED, EDITED, MENU, MORE, SCOPED, notice
+from slack_gate.slack.contact import AWAY, Body, Later, respond, team_of, whisper
 from slack_gate.slack.home import PREFIX
 from slack_gate.slack.lists import APPROVE_ALL, pairs
 from slack_gate.slack.people import People
 
 log = structlog.get_logger()
-
-# What a connection that is reset, refused or answered in no JSON raises.
-_AWAY = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
-
-Body = dict[str, Any]
-Later = Callable[[Coroutine[Any, Any, None]], object]
-
 
 _DECIDING = {CAGED: Choice.CAGED, MORE: Choice.MORE}  # options of the menu that need no dialog
 
@@ -115,7 +107,7 @@ class Buttons:
             said = str(error)
         except SlackApiError as error:
             said = f"The dialog could not be opened ({error.response['error']}). Press again, or Deny."
-        except _AWAY as error:
+        except AWAY as error:
             log.warning("a dialog could not be opened", error=repr(error))
             said = "The dialog could not be opened. Press again, or Deny."
         if said:
@@ -217,30 +209,17 @@ class Buttons:
 
     def _by(self, body: Body, decision: Decision) -> Decision:
         user = body["user"]
-        team = (body.get("team") or {}).get("id") or user.get("team_id", "")
-        return replace(decision, user=user["id"], name=self._people.name(user["id"]), team=team)
+        return replace(decision, user=user["id"], name=self._people.name(user["id"]), team=team_of(body))
 
     async def _tell(self, body: Body, sentence: str) -> None:
         """A message only the person who clicked can see."""
-        text, blocks = escaped(sentence), notice(sentence)
-        try:
-            if url := body.get("response_url"):
-                hook = AsyncWebhookClient(url, timeout=10)
-                sent = await hook.send(text=text, blocks=blocks, response_type="ephemeral", replace_original=False)
-                if sent.status_code != 200:
-                    log.warning("an answer to a click was refused", status=sent.status_code)
-            elif channel := (body.get("channel") or {}).get("id"):
-                user = body["user"]["id"]
-                await self._client.chat_postEphemeral(channel=channel, user=user, text=text, blocks=blocks)
-        except (SlackApiError, *_AWAY) as error:
-            log.warning("an answer to a click did not arrive", error=repr(error))
+        if url := body.get("response_url"):
+            await respond(url, sentence, notice(sentence))
+        elif channel := (body.get("channel") or {}).get("id"):
+            await whisper(self._client, channel, body["user"]["id"], sentence, notice(sentence))
 
 
 def _value_of(body: Body) -> str:
     """What the pressed button, or the chosen option, carries."""
     action = (body.get("actions") or [{}])[0]
     return str(action.get("value") or (action.get("selected_option") or {}).get("value") or "")
-
-
-def _denied(request: Request) -> str:
-    return f"{request.id} was denied by {request.decided_name or request.decided_by}"

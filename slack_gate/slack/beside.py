@@ -10,8 +10,9 @@ from slack_sdk.web.async_client import AsyncWebClient
 from slack_gate.core.change import FileNow
 from slack_gate.core.overview import Controls
 from slack_gate.core.request import Request
-from slack_gate.slack.app import Decider, Later
+from slack_gate.slack.app import Decider
 from slack_gate.slack.commands import Commands
+from slack_gate.slack.contact import Contact, Later
 from slack_gate.slack.home_tab import HomeTab
 from slack_gate.slack.people import People
 from slack_gate.slack.permalinks import Permalinks
@@ -29,9 +30,9 @@ def beside_cards(
     file: Callable[[Request], FileNow | None],
 ) -> HomeTab:
     """Listens on `app`; the tab returned is still to be run, and told of changes."""
-    links = Permalinks(client)
-    tab = HomeTab(client, controls, gate, people, links, later)
+    contact, links = Contact(client, controls, people, later), Permalinks(client)
+    tab = HomeTab(contact, gate, links, file)
     tab.listen(app)
-    Commands(client, controls, people, links, later).listen(app)
-    Reactions(client, controls, gate, people, later, reactions, file).listen(app)
+    Commands(contact, links).listen(app)
+    Reactions(contact, gate, reactions, file).listen(app)
     return tab

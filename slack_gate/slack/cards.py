@@ -23,7 +23,7 @@ from slack_gate.core.outcome import ended_at, outcome_of
 from slack_gate.core.reach import first_programs, programs, reach, unpinned
 from slack_gate.core.request import Choice, Request, State
 from slack_gate.core.secrets import mask
-from slack_gate.core.wording import MAX_CWD, MAX_TOOL, always, headline, measure, origin, place
+from slack_gate.core.wording import MAX_CWD, MAX_TOOL, always, because, headline, measure, no_always, origin, place
 from slack_gate.slack.blocks import Block, button, clock, confirm, context, plain, section
 
 # Lengths in UTF-16 units. All blocks of a message together fail at an undocumented 11,000 or so; planned are 8,000,
@@ -109,8 +109,8 @@ def card(request: Request, offers: Offers = NOTHING, file: FileNow | None = None
         plain(place(request)),
         clock(request.expires_at, "Expires "),
         *said,
-        plain("\n".join(filter(None, [*remarks(request, file), origin(request), _about_always(offers, offer)]))),
-        plain("\n".join([*_programs(request), *_votes(request), *measure(request, shown[:number])])),
+        _lines(*remarks(request, file), origin(request), _about_always(request, offers, offer)),
+        _lines(*_programs(request), *_votes(request), *measure(request, shown[:number])),
     ]
     top = "\n".join([headline(request), _asked_because(request)])
     blocks = [section(top), *literal, context(*facts)]
@@ -139,7 +139,7 @@ def _ended(request: Request, shown: Sequence[Part], literal: Sequence[Block], sa
 def _taken_back(request: Request) -> str:
     if request.lifted_at is not None:
         return "The denial was taken back: the same may be asked again in this session."
-    return f"The same is denied again in this session. /gate lift {request.id} takes that back."
+    return f"Asked again in this session, it is denied at once. Home takes that back, or /gate lift {request.id}."
 
 
 def ending(request: Request) -> Picture:
@@ -205,7 +205,7 @@ def _literal(part: Part, ends: tuple[str, str] | None = None) -> list[Block]:
         return [
             *caption,
             preformatted(part.gist),
-            context(plain("Only the changed lines; the whole is in the thread.")),
+            context(plain(_CHANGED_LINES)),
         ]
     left = len(part.shown) - sum(map(len, ends))
     between = f"{left} characters of it as drawn stand only in the thread, where it is whole"
@@ -218,13 +218,17 @@ def preformatted(text: str) -> Block:
     return {"type": "rich_text", "elements": [{"type": "rich_text_preformatted", "elements": inside}]}
 
 
+def _lines(*lines: str) -> Block:
+    return plain("\n".join(filter(None, lines)))
+
+
 def _preformatted_if(text: str) -> list[Block]:
     return [preformatted(text)] if text else []
 
 
 def _asked_because(request: Request) -> str:
     touched = ", ".join(reach(request))
-    why = f"Asked because {one_line(mask(request.why), MAX_WHY)}"
+    why = f"Asked because {because(request, MAX_WHY)}"
     return f"{why}\nReaches: {touched}" if touched else why
 
 
@@ -259,10 +263,10 @@ def _offer(offers: Offers) -> str:
     return words if units(words) + len(_CONFIRM) <= MAX_CONFIRM else ""
 
 
-def _about_always(offers: Offers, offer: str) -> str:
+def _about_always(request: Request, offers: Offers, offer: str) -> str:
     if offer:
-        return f"Always would remember {offer}"
-    why = "the rule is too long for its dialog" if offers.keys else "nothing of this can be remembered exactly"
+        return f"Always covers {offer}"
+    why = "the rule is too long for its dialog" if offers.keys else no_always(request)
     return f"Always is not offered: {why}"
 
 
@@ -296,16 +300,21 @@ def summary(request: Request) -> str:
 
 
 def _summary(request: Request, shown: Sequence[Part]) -> str:
-    what = shown[0].text or shown[0].caption
-    return what if request.command is not None else f"{request.tool} {what}"
+    return _what(shown) if request.command is not None else f"{request.tool} {_what(shown)}"
+
+
+def _what(shown: Sequence[Part]) -> str:
+    """The command, the path or address, else the first fields."""
+    first = shown[0].text or shown[0].caption
+    return re.sub(r"\A(?:file_path|notebook_path|path|url): ", "", first)
 
 
 def _notification(request: Request, shown: Sequence[Part]) -> str:
     """For a watch: the program, what it reaches, the host; then who asks, and for what."""
     what = request.tool if request.command is None else ", ".join(first_programs(request.command)[:3]) or "a command"
     touched = ", ".join(reach(request)[:3])
-    first = f"{one_line(mask(what), 60)}{f' ({touched})' if touched else ''} on {one_line(request.host, 30)}"
-    return escaped(one_line(f"{first}: {request.agent[:40]} asks for {_summary(request, shown)}", MAX_NOTIFICATION))
+    first = f"{one_line(what, 60)}{f' ({touched})' if touched else ''} on {one_line(request.host, 30)}"
+    return escaped(one_line(f"{first}. {one_line(request.agent, 40)}: {_what(shown)}", MAX_NOTIFICATION))
 
 
 def escaped(line: str) -> str:

@@ -9,27 +9,19 @@ import asyncio
 import html
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import aiohttp
-import structlog
 from slack_bolt.async_app import AsyncAck, AsyncApp
-from slack_sdk.errors import SlackApiError
-from slack_sdk.web.async_client import AsyncWebClient
-from slack_sdk.webhook.async_client import AsyncWebhookClient
 
-from slack_gate.core.cord import Hand, Pull, state
+from slack_gate.core.cord import Pull, state
 from slack_gate.core.display import one_line
-from slack_gate.core.overview import Controls, Waiting
-from slack_gate.core.request import BY_SLACK
-from slack_gate.core.secrets import mask
+from slack_gate.core.overview import Waiting
 from slack_gate.errors import GateError
 from slack_gate.slack.blocks import Block, button, clock, context, section
 from slack_gate.slack.cards import escaped
+from slack_gate.slack.contact import Body, Contact, respond
 from slack_gate.slack.home import OPEN, health, rule_line
-from slack_gate.slack.people import People
 from slack_gate.slack.permalinks import Permalinks
 
 COMMAND = "/gate"
@@ -38,12 +30,6 @@ LATE_S = 60.0  # a message that old is an event that Slack had to send again
 MAX_PENDING = 10
 MAX_RULES = 40
 EVENTS = 2000  # whose ids are remembered; Slack sends some twice
-
-Body = dict[str, Any]
-Later = Callable[[Coroutine[Any, Any, None]], object]
-_AWAY = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
-
-log = structlog.get_logger()
 
 HELP = (
     "`/gate status`  how slack-gate stands\n"
@@ -74,22 +60,12 @@ class Reply:
 
 
 class Commands:
-    """`later` runs a coroutine after the acknowledgement. `clock` counts seconds since the epoch, as Slack does."""
+    """`clock` counts seconds since the epoch, as Slack does."""
 
-    def __init__(
-        self,
-        client: AsyncWebClient,
-        controls: Controls,
-        people: People,
-        links: Permalinks,
-        later: Later,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._client = client
-        self._controls = controls
-        self._people = people
+    def __init__(self, contact: Contact, links: Permalinks, clock: Callable[[], float] = time.time) -> None:
+        self._contact = contact
+        self._controls = contact.controls
         self._links = links
-        self._later = later
         self._clock = clock
         self._seen = SeenEvents()
 
@@ -107,18 +83,12 @@ class Commands:
             reply = answer.result()
             await ack(text=escaped(reply.text), blocks=list(reply.blocks), response_type="ephemeral")
             return
-        self._later(self._respond(str(body.get("response_url", "")), answer))
+        self._contact.later(self._respond(str(body.get("response_url", "")), answer))
         await ack()
 
     async def _respond(self, url: str, answer: asyncio.Future[Reply]) -> None:
         reply = await answer
-        try:
-            hook = AsyncWebhookClient(url, timeout=10)
-            sent = await hook.send(text=escaped(reply.text), blocks=list(reply.blocks), response_type="ephemeral")
-            if sent.status_code != 200:
-                log.warning("an answer to a command was refused", status=sent.status_code)
-        except _AWAY as error:
-            log.warning("an answer to a command did not arrive", error=repr(error))
+        await respond(url, reply.text, reply.blocks)
 
     # The same words in the conversation
 
@@ -135,25 +105,14 @@ class Commands:
             text = "help"
         team = str(event.get("team") or body.get("team_id", ""))
         reply = await self._reply(text, str(event["user"]), team, self._age(event))
-        self._later(self._whisper(event, reply))
+        where = str(event["channel"]), str(event["user"]), reply.text, reply.blocks, str(event.get("thread_ts") or "")
+        self._contact.later(self._contact.whisper(*where))
 
     def _age(self, event: Body) -> float:
         try:
             return self._clock() - float(event.get("ts", ""))
         except ValueError:
             return 0.0
-
-    async def _whisper(self, event: Body, reply: Reply) -> None:
-        try:
-            await self._client.chat_postEphemeral(
-                channel=str(event["channel"]),
-                user=str(event["user"]),
-                thread_ts=event.get("thread_ts"),
-                text=escaped(reply.text),
-                blocks=list(reply.blocks),
-            )
-        except (SlackApiError, *_AWAY) as error:
-            log.warning("an answer to a message did not arrive", error=repr(error))
 
     # Answers
 
@@ -176,7 +135,7 @@ class Commands:
                 return Reply.of(
                     f"This reached slack-gate {age:.0f} s after it was written, so nothing was done. Write it again."
                 )
-            hand = Hand(BY_SLACK, user, self._people.name(user))
+            hand = self._contact.hand(user)
             if denial is not None:
                 return Reply.of(await self._controls.lift(denial, hand, team))
             return Reply.of(await self._controls.pull(Pull(word), hand, team))
@@ -203,7 +162,7 @@ class Commands:
 
     def _pending_line(self, waiting: Waiting) -> list[Block]:
         request = waiting.request
-        line = section(one_line(mask(request.command or request.tool), 300))
+        line = section(one_line(request.command or request.tool, 300))
         if url := self._links.of(waiting.channel, waiting.message):
             line["accessory"] = button("Open the card", OPEN, url=url)
         return [line, context(clock(request.expires_at, "Expires "))]
@@ -213,7 +172,7 @@ class Commands:
         if not rules:
             return Reply.of("Nothing runs without asking but what is green.")
         shown = rules[:MAX_RULES]
-        blocks = [section(f"{rule.id}  {rule_line(rule, self._people.name)}") for rule in shown]
+        blocks = [section(f"{rule.id}  {rule_line(rule, self._contact.people.name)}") for rule in shown]
         more = len(rules) - len(shown)
         rest = f"{more} more. " if more > 0 else ""
         blocks.append(section(f"{rest}The Home tab revokes the newest; on the machine `slack-gate rules` lists all."))

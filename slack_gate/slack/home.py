@@ -9,20 +9,20 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from slack_gate.core.change import FileNow
 from slack_gate.core.cord import Cord, state
 from slack_gate.core.display import one_line, units
 from slack_gate.core.kinds import parts_now
 from slack_gate.core.outcome import ended_at, outcome_of
 from slack_gate.core.overview import Overview, Waiting
-from slack_gate.core.request import Choice, Request
+from slack_gate.core.request import Choice, Request, State
 from slack_gate.core.rules import Rule
-from slack_gate.core.secrets import mask
 from slack_gate.core.wording import headline, origin
 from slack_gate.slack.blocks import Block, button, clock, confirm, context, divider, header, plain, section
 from slack_gate.slack.cards import summary
 
 PREFIX = "home."  # of every action id on this tab, so that no button here passes for one of a card
-OPEN, REVOKE, PAUSE, RESUME = "home.open", "home.revoke", "home.pause", "home.resume"
+OPEN, REVOKE, PAUSE, RESUME, LIFT = "home.open", "home.revoke", "home.pause", "home.resume", "home.lift"
 MAX_BLOCKS = 100
 MAX_BYTES = 120_000  # of the view as JSON; Slack takes 250,000
 MAX_ITEM = 3000  # UTF-16 units of a request shown whole
@@ -32,7 +32,8 @@ SHOWN_ITEMS = 30  # of what waits are looked at; what does not fit is counted
 
 Names = Callable[[str], str]
 Link = Callable[[Waiting], str]  # where the card is, empty when that is not known
-Picture = Callable[[Request], list[Block]]
+Files = Callable[[Request], FileNow | None]
+Picture = Callable[[Request, FileNow | None], list[Block]]
 
 
 def closed() -> list[Block]:
@@ -45,8 +46,16 @@ def bare() -> list[Block]:
     return [section("The Home tab cannot be drawn just now. The cards under Messages have their buttons.")]
 
 
-def drawing(seen: Overview, picture: Picture, link: Link, names: Names, notes: Sequence[str] = ()) -> list[Block]:
-    """All blocks of an approver's tab. `picture` draws a request's card, `notes` are sentences for the top."""
+def drawing(
+    seen: Overview,
+    picture: Picture,
+    link: Link,
+    names: Names,
+    notes: Sequence[str] = (),
+    files: Files = lambda request: None,
+) -> list[Block]:
+    """All blocks of an approver's tab. `picture` draws a request's card, `notes` are sentences for the top; `files`
+    says what stands in the file that a request would change."""
     top = [header(_count(seen.waiting_count)), _status(seen), _cord_button(seen.cord)]
     top += [section(note) for note in notes]
     tail = [*_ended(seen), *_rules(seen.rules, names)]
@@ -55,7 +64,7 @@ def drawing(seen: Overview, picture: Picture, link: Link, names: Names, notes: S
     items: list[Block] = []
     shown = 0
     for waiting in seen.waiting:
-        item = [divider(), *_item(waiting, picture, link)]
+        item = [divider(), *_item(waiting, files(waiting.request), picture, link)]
         if len(items) + len(item) > room or (size := len(json.dumps(item))) > bytes_left:
             break
         items += item
@@ -69,12 +78,12 @@ def drawing(seen: Overview, picture: Picture, link: Link, names: Names, notes: S
 # What waits
 
 
-def _item(waiting: Waiting, picture: Picture, link: Link) -> list[Block]:
+def _item(waiting: Waiting, file: FileNow | None, picture: Picture, link: Link) -> list[Block]:
     request = waiting.request
     if not waiting.asked:
         return _short(request, "It is not asked of you in Slack.")
-    blocks = picture(request)
-    if not _whole(request, blocks):
+    blocks = picture(request, file)
+    if not _whole(request, file, blocks):
         reject = [element for element in _elements(blocks) if element["action_id"] == Choice.DENY.value]
         place = link(waiting)
         way = [button("Open the card", OPEN, url=place)] if place else []
@@ -93,10 +102,10 @@ def _short(request: Request, why: str) -> list[Block]:
     ]
 
 
-def _whole(request: Request, blocks: Sequence[Block]) -> bool:
+def _whole(request: Request, file: FileNow | None, blocks: Sequence[Block]) -> bool:
     """Whether these blocks show all that would run and are short enough for this tab."""
     texts = _texts(blocks)
-    there = all(not part.shown or any(part.shown in text for text in texts) for part in parts_now(request))
+    there = all(not part.shown or any(part.shown in text for text in texts) for part in parts_now(request, file))
     return there and sum(map(units, texts)) <= MAX_ITEM
 
 
@@ -146,7 +155,7 @@ def health(seen: Overview) -> list[str]:
         ]
     if found.get("otherConnections"):
         said.append("Another program is connected as this app and may swallow clicks.")
-    return [one_line(mask(sentence), 400) for sentence in (*said, *notes)][:6]
+    return [one_line(sentence, 400) for sentence in (*said, *notes)][:6]
 
 
 def _cord_button(cord: Cord) -> Block:
@@ -171,8 +180,11 @@ def _ended(seen: Overview) -> list[Block]:
 
 
 def _ended_line(request: Request) -> Block:
-    what = one_line(mask(request.command or request.tool), 150)
+    what = one_line(request.command or request.tool, 150)
     line = plain(f"{outcome_of(request).splitlines()[0].rstrip('.')}: {what}")
+    if request.state is State.DENIED and request.form and request.lifted_at is None:
+        again = button("Take back", LIFT, value=request.id, accessibility_label="Take this denial back")
+        return {"type": "section", "text": line, "fields": [clock(ended_at(request))], "accessory": again}
     return context(line, clock(ended_at(request)))
 
 

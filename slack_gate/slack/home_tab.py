@@ -9,27 +9,24 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
 
-import aiohttp
 import structlog
 from slack_bolt.async_app import AsyncAck, AsyncApp
 from slack_sdk.errors import SlackApiError
-from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
+from slack_gate.core.change import FileNow
 from slack_gate.core.cord import Hand, Pull
 from slack_gate.core.outcome import sentence
-from slack_gate.core.overview import Controls
 from slack_gate.core.ports import Verdict
-from slack_gate.core.request import BY_SLACK, ON_HOME, Choice, Decision
+from slack_gate.core.request import BY_SLACK, ON_HOME, Choice, Decision, Request
 from slack_gate.errors import GateError
 from slack_gate.slack.app import Decider
 from slack_gate.slack.blocks import Block, plain, section
-from slack_gate.slack.home import OPEN, PAUSE, PREFIX, RESUME, REVOKE, bare, closed, drawing
+from slack_gate.slack.contact import AWAY, Body, Contact, team_of
+from slack_gate.slack.home import LIFT, OPEN, PAUSE, PREFIX, RESUME, REVOKE, bare, closed, drawing
 from slack_gate.slack.messenger import CONTENT, picture_of
-from slack_gate.slack.people import People
 from slack_gate.slack.permalinks import Permalinks
 from slack_gate.slack.remedies import remedy
 
@@ -41,33 +38,28 @@ AGAIN_S = 2.0  # after a publication that failed; doubled each time, up to
 MOST_S = 60.0
 STRANGERS = 1000  # people who looked and are no approvers; of more, the earliest are drawn again
 
-Body = dict[str, Any]
-Later = Callable[[Coroutine[Any, Any, None]], object]
-# What a connection that is reset, refused or answered in no JSON raises.
-_AWAY = (aiohttp.ClientError, OSError, TimeoutError, ValueError, TypeError, AttributeError)
+_AWAY = (*AWAY, TypeError, AttributeError)  # the last two: how the SDK trips over a body that is no JSON object
 
 log = structlog.get_logger()
 
 
 class HomeTab:
-    """`later` runs a coroutine after the acknowledgement; it must survive the listener. `run` publishes."""
+    """`run` publishes. `file` says what stands in the file that a call would change."""
 
     def __init__(
         self,
-        client: AsyncWebClient,
-        controls: Controls,
+        contact: Contact,
         gate: Decider,
-        people: People,
         links: Permalinks,
-        later: Later,
+        file: Callable[[Request], FileNow | None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client = client
-        self._controls = controls
+        self._contact = contact
+        self._client = contact.client
+        self._controls = contact.controls
         self._gate = gate
-        self._people = people
         self._links = links
-        self._later = later
+        self._file = file
         self._pace = _Pace(clock)
         self._wanted: dict[str, bool] = {}  # who is to be drawn, in that order; True: even if nothing changed
         self._drawn: dict[str, _Drawn] = {}
@@ -83,6 +75,7 @@ class HomeTab:
         for choice in (Choice.APPROVE, Choice.DENY, Choice.ALWAYS):
             app.action(PREFIX + choice.value)(self._chosen)
         app.action(REVOKE)(self._revoked)
+        app.action(LIFT)(self._lifted)
         app.action(PAUSE)(self._pulled)
         app.action(RESUME)(self._pulled)
         app.action(OPEN)(_only_acknowledged)
@@ -147,10 +140,11 @@ class HomeTab:
         self._unplaced = any(waiting.asked and not waiting.message for waiting in seen.waiting)
         return drawing(
             seen,
-            lambda request: picture_of(request, self._gate.offers(request)).blocks,
+            lambda request, file: picture_of(request, self._gate.offers(request), file=file).blocks,
             lambda waiting: self._links.of(waiting.channel, waiting.message),
-            self._people.name,
+            self._contact.people.name,
             self._notes.get(user, ()),
+            self._file,
         )
 
     async def _put(self, user: str, blocks: list[Block], known_hash: str | None) -> _Fault | None:
@@ -174,7 +168,7 @@ class HomeTab:
             fix = remedy(fault.code)
             log.warning("a Home tab cannot be published", error=fault.code, **({"fix": fix} if fix else {}))
         if fault.code in CONTENT:
-            self._later(self._draw_bare(user))
+            self._contact.later(self._draw_bare(user))
             return None
         if fault.retry_after is not None:
             return min(fault.retry_after, MOST_S)
@@ -214,7 +208,7 @@ class HomeTab:
         self._strangers[user] = None
         if len(self._strangers) > STRANGERS:
             del self._strangers[next(iter(self._strangers))]
-        self._later(self._put_closed(user))
+        self._contact.later(self._put_closed(user))
 
     async def _put_closed(self, user: str) -> None:
         await asyncio.sleep(self._pace.wait())
@@ -248,8 +242,8 @@ class HomeTab:
             choice=Choice(str(action["action_id"]).removeprefix(PREFIX)),
             by=BY_SLACK,
             user=user["id"],
-            name=self._people.name(user["id"]),
-            team=_team(body),
+            name=self._contact.people.name(user["id"]),
+            team=team_of(body),
             message=str((body.get("view") or {}).get("id", "")),
             surface=ON_HOME,
         )
@@ -265,6 +259,10 @@ class HomeTab:
         rule = str(body["actions"][0].get("value") or "")
         await self._done(ack, body, lambda hand, team: self._controls.revoke(rule, hand, team))
 
+    async def _lifted(self, ack: AsyncAck, body: Body) -> None:
+        denied = str(body["actions"][0].get("value") or "")
+        await self._done(ack, body, lambda hand, team: self._controls.lift(denied, hand, team))
+
     async def _pulled(self, ack: AsyncAck, body: Body) -> None:
         pull = Pull(str(body["actions"][0]["action_id"]).removeprefix(PREFIX))
         await self._done(ack, body, lambda hand, team: self._pull(pull, hand, team))
@@ -273,13 +271,13 @@ class HomeTab:
         told = await self._controls.pull(pull, hand, team)
         return "" if self._controls.approves(hand.user, team) else told  # the tab shows how it stands
 
-    async def _done(self, ack: AsyncAck, body: Body, act: Callable[[Hand, str], Coroutine[Any, Any, str]]) -> None:
+    async def _done(self, ack: AsyncAck, body: Body, act: Callable[[Hand, str], Awaitable[str]]) -> None:
         user = body["user"]["id"]
         if not self._is_own(body):
             told = "This is not your Home tab as it was drawn. Nothing was changed; open it again."
         else:
             try:
-                told = await act(Hand(BY_SLACK, user, self._people.name(user)), _team(body))
+                told = await act(self._contact.hand(user), team_of(body))
             except GateError as error:
                 told = f"Nothing was changed: {error}"
         self._answer(body, user, told)
@@ -291,10 +289,10 @@ class HomeTab:
 
     def _answer(self, body: Body, user: str, told: str) -> None:
         """The tab as it stands now, and a dialog that says why nothing changed."""
-        if self._controls.approves(user, _team(body)):
+        if self._controls.approves(user, team_of(body)):
             self._want_first(user, force=bool(told))
         if told:
-            self._later(self._tell(body, user, told))
+            self._contact.later(self._tell(body, user, told))
 
     async def _tell(self, body: Body, user: str, told: str) -> None:
         view = {"type": "modal", "title": plain("slack-gate"), "close": plain("Close"), "blocks": [section(told)]}
@@ -302,7 +300,7 @@ class HomeTab:
             await self._client.views_open(trigger_id=str(body.get("trigger_id", "")), view=view)
         except (SlackApiError, *_AWAY) as error:
             log.warning("an answer to a click came as a note on the Home tab", error=repr(error))
-            if self._controls.approves(user, _team(body)):
+            if self._controls.approves(user, team_of(body)):
                 self._notes[user] = [told]
                 self._want_first(user, force=True)
 
@@ -347,10 +345,6 @@ def _fault(error: SlackApiError) -> _Fault:
         return _Fault("ratelimited", float(wait) if wait.replace(".", "", 1).isdecimal() else 1.0)
     passing = response.status_code >= 500 or code in ("internal_error", "fatal_error", "service_unavailable")
     return _Fault(code, None, final=not passing)
-
-
-def _team(body: Body) -> str:
-    return str((body.get("team") or {}).get("id") or body["user"].get("team_id", ""))
 
 
 async def _only_acknowledged(ack: AsyncAck) -> None:

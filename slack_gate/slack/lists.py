@@ -6,7 +6,6 @@ stands there once, with buttons for each.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any
@@ -19,7 +18,7 @@ from slack_gate.core.outcome import outcome_of
 from slack_gate.core.reach import programs, reach
 from slack_gate.core.request import Choice, Request, State
 from slack_gate.core.secrets import mask
-from slack_gate.core.wording import MAX_TOOL, headline, place
+from slack_gate.core.wording import MAX_TOOL, because, headline, place
 from slack_gate.slack.blocks import Block, button, confirm, context, plain, section
 from slack_gate.slack.cards import (
     MENU,
@@ -126,16 +125,11 @@ def _item(request: Request, number: str, offers: OffersOf) -> list[Block]:
         "" if request.command is None else one_line(programs(request.command), 80),
         *(one_line(said, 200) for said in remarks(request)),
         f"Reaches {touched}" if touched else "",
-        f"because {_why(request)}",
+        f"because {because(request, MAX_WHY)}",
         f"request {request.id}",
     ]
     about = context(plain("; ".join(filter(None, facts))), *map(plain, said))
     return [about, _buttons(request, offers(request))]
-
-
-def _why(request: Request) -> str:
-    """Without the part of the command it stopped at, which stands above; what is remarked on it stays."""
-    return one_line(re.sub(r" \(.*\)(?=\Z|; )", "", mask(request.why), flags=re.DOTALL), MAX_WHY)
 
 
 def _buttons(request: Request, offers: Offers) -> Block:

@@ -55,6 +55,22 @@ def test_several_edits_are_numbered_each_with_its_change() -> None:
     assert "change 1 of 2" in shown and "change 2 of 2" in shown and "in every place" in shown
 
 
+def test_several_edits_are_drawn_as_the_file_they_leave() -> None:
+    """One after the other: the second one's text is there only after the first."""
+    edits = [
+        {"old_string": "a = 1", "new_string": "b = 1"},
+        {"old_string": "b = 1\n", "new_string": "b = 2\n"},
+        {"old_string": "x", "new_string": "y", "replace_all": True},
+    ]
+    shown = edit("MultiEdit", FileNow("a = 1\nx\nx\n"), file_path="/w/a", edits=edits)
+    assert "In the file as it is now: - goes, + comes\n-a = 1\n-x\n-x\n+b = 2\n+y\n+y\n " in shown
+    assert "change 2 of 3 at line 1: " in shown and "change 3 of 3, in every place in 2 places" in shown
+    lost = edit("MultiEdit", FileNow("a = 1\na = 1\n"), file_path="/w/a", edits=edits[:2])
+    assert "stands in 2 places: it may fail" in lost and "In the file as it is now:" not in lost
+    assert "change 2 of 2: - goes" in lost
+    assert "change 1 of 3, a new file" in edit("MultiEdit", FileNow(missing=True), file_path="/w/a", edits=edits)
+
+
 @pytest.mark.parametrize("edits", [[], "x", [{"old_string": "a"}], [{"old_string": "a", "new_string": 1}]])
 def test_edits_of_another_form_are_shown_as_data(edits: Any) -> None:
     shown = edit("MultiEdit", None, file_path="/w/a", edits=edits)

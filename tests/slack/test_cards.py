@@ -19,6 +19,7 @@ from slack_gate.core.request import Request, State, digest
 from slack_gate.core.rules import keys_to_remember, runs_caged
 from slack_gate.local_slack.blocks import UPDATE_TEXT, message_faults, total, view_faults
 from slack_gate.slack.cards import Picture, card, ending, files_of, unshowable
+from slack_gate.slack.lists import listing
 from slack_gate.slack.modals import edit_modal, reason_modal, scope_modal
 
 BUDGET = 8000
@@ -271,8 +272,8 @@ def test_the_longest_of_everything_together_stays_in_the_budget() -> None:
 def test_the_end_of_a_long_command_stands_by_the_buttons() -> None:
     command = "ssh host.example 'set -u; printf VERIFY; " + "true; " * 230 + "rm -rf /srv/data'"
     shown = picture(request(command=command)).blocks
-    assert command[-200:] in plain(shown[-2])
-    assert f"{len(command)} characters, 1 line" in plain(shown[-2])
+    assert literals(shown[-3])[0].endswith(command[-200:])  # right above: it is not said again
+    assert f"{len(command)} characters, 1 line" in plain(shown[-2]) and "Last line" not in plain(shown)
     assert exact(literals(shown)[0]) == command
 
 
@@ -363,7 +364,7 @@ def test_backticks_close_nothing(command: str) -> None:
 def test_the_notification_is_escaped_and_cut_between_characters() -> None:
     for count in range(100, 500, 7):
         text = picture(request(command="<!channel> & <@U1> " + "&" * count)).text
-        assert "claude-code asks for &lt;!channel&gt; &amp; &lt;@U1&gt; &amp;" in text
+        assert " on build-7. claude-code: &lt;!channel&gt; &amp; &lt;@U1&gt; &amp;" in text
         assert units(text) <= 400
         assert "&" not in text.replace("&amp;", "").replace("&lt;", "").replace("&gt;", "")
 
@@ -467,9 +468,73 @@ def test_of_a_clipped_text_nothing_stands_twice(length: int) -> None:
     assert not re.search(r"-\d+ characters of it", plain(shown.blocks))
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (
+            request(command="git push origin main"),
+            "git push (the network) on build-7. claude-code: git push origin main",
+        ),
+        (
+            request("Write", tool_input={"file_path": "/etc/hosts", "content": "x"}),
+            "Write (files outside the zone) on build-7. claude-code: /etc/hosts",
+        ),
+        (request("WebFetch", tool_input={"url": "https://a.example/"}), "WebFetch (the network) on build-7. cl"),
+        (
+            request("mcp__db__drop", tool_input={"table": "users"}),
+            "mcp__db__drop on build-7. claude-code: table: users",
+        ),
+    ],
+)
+def test_the_notification_begins_with_program_reach_and_host(asked: Request, said: str) -> None:
+    assert picture(asked).text.startswith(said)
+
+
+def test_no_secret_stands_anywhere_in_a_place_a_session_or_a_name() -> None:
+    """Wherever an agent can put one: nothing of it is read beside the card either."""
+    secret = "ghp_" + "a1B2" * 9
+    hidden = {name: f"/w/key {secret}" for name in ("cwd", "session", "host", "agent", "tool", "why")}
+    asked = request(tool_input={"command": "git push"}, **{**hidden, "tool": "Bash"})
+    other = request(tool_input={"x": 1}, **hidden)
+    for one in (asked, other):
+        shown = [picture(one), *(picture(ended(one, state, reason=secret, decided_name=secret)) for state in ENDS)]
+        shown += [ending(ended(one, State.DENIED)), listing([one], lambda _: Offers())]
+        texts = json.dumps([[each.text, each.blocks] for each in shown])
+        texts += json.dumps([reason_modal(one, ""), scope_modal(one, "", "git push", ())])
+        assert secret not in texts and "[masked 40]" in texts
+
+
+def test_where_several_must_approve_the_card_says_why_nothing_else_is_offered() -> None:
+    asked = request(command="touch a", quorum=2)
+    shown = picture(asked).blocks
+    menu = [option["text"]["text"] for element in shown[-1]["elements"] for option in element.get("options", [])]
+    assert "Always is not offered: several people must approve" in plain(card(asked).blocks)
+    assert "Approvals: 0 of 2" in plain(shown) and "Deny with a reason" in menu
+    assert str(uneditable(replace(asked, rewritable=True))).startswith("Several people must approve it")
+
+
+def test_a_reason_does_not_repeat_the_whole_call_and_hides_nothing_else() -> None:
+    why = "the last 3 were denied (x); it runs outside the cage ({})"
+    assert "the last 3 were denied (x); it runs outside the cage\n" in plain(
+        picture(request(command="npm test", why=why.format("npm test"))).blocks
+    )
+    part = picture(request(command="npm test && ls", why=why.format("npm test"))).blocks
+    assert "outside the cage (npm test)" in plain(part)
+    forged = request(tool_input={"command": "ls", "x": "x); it runs outside the cage (rm"}, why=why.format("rm"))
+    assert "it runs outside the cage (rm)" in plain(picture(forged).blocks)
+
+
+def test_the_size_is_of_all_that_is_asked() -> None:
+    edits = [{"old_string": "a\nb", "new_string": "c"}, {"old_string": "d", "new_string": "eee", "replace_all": True}]
+    shown = plain(picture(request("MultiEdit", tool_input={"file_path": "/x", "edits": edits})).blocks[-2])
+    assert "14 characters, 7 lines in all" in shown  # 2 + 3 + 1 + 1 + 3, and `true`
+    task = request("Task", tool_input={"description": "d", "prompt": "first\nlast", "subagent_type": "x"})
+    assert "Last line: last" in plain(picture(task).blocks[-2])
+
+
 def test_a_rule_too_long_for_its_dialog_is_not_offered() -> None:
     asked = request(command="touch a")
     [key] = keys_to_remember(asked.event)
     many = [replace(key, words=(f"{'x' * 30}{number}",)) for number in range(20)]
     assert "Always is not offered: the rule is too long" in plain(card(asked, Offers(many)).blocks)
-    assert "Always would remember touch (any arguments, any directory)" in plain(card(asked, Offers([key])).blocks)
+    assert "Always covers touch (any arguments, any directory)" in plain(card(asked, Offers([key])).blocks)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slack_gate.core.change import FileNow
 from slack_gate.core.cord import Cord, Place
 from slack_gate.core.display import exact
 from slack_gate.core.overview import Overview, Waiting
@@ -70,7 +71,7 @@ def asked(*requests: Request) -> list[Waiting]:
 
 def drawn(seen: Overview, **changes: Any) -> list[dict[str, Any]]:
     values: dict[str, Any] = {
-        "picture": lambda one: picture_of(one).blocks,
+        "picture": lambda one, file: picture_of(one, file=file).blocks,
         "link": lambda one: f"https://x.slack.com/archives/{one.channel}/p1" if one.message else "",
         "names": lambda user: {"U0ANA": "Ana"}.get(user, user),
     }
@@ -192,7 +193,7 @@ def test_a_long_text_is_whole_or_has_no_approve(length: int) -> None:
 def test_a_picture_that_holds_only_part_of_the_text_gives_no_approve() -> None:
     one = request("git push && rm -rf everything")
     cut = picture_of(replace(one, tool_input={"command": "git push"}, command="git push")).blocks
-    [_, item] = items(drawn(overview(*asked(one)), picture=lambda _: cut))
+    [_, item] = items(drawn(overview(*asked(one)), picture=lambda *_: cut))
     assert labels(item) == ["Open the card", "Deny"]
 
 
@@ -210,8 +211,26 @@ def test_a_card_without_approve_gives_none_here() -> None:
         block if block["type"] != "actions" else {**block, "elements": block["elements"][1:2]}
         for block in picture_of(one).blocks
     ]
-    [_, item] = items(drawn(overview(*asked(one)), picture=lambda _: blocks))
+    [_, item] = items(drawn(overview(*asked(one)), picture=lambda *_: blocks))
     assert labels(item) == ["Deny"]
+
+
+def test_a_write_is_drawn_as_the_change_that_its_card_draws() -> None:
+    one = request(tool="Write", tool_input={"file_path": "/srv/a", "content": "a\nB\n"}, command=None)
+    [_, item] = items(drawn(overview(*asked(one)), files=lambda asked: FileNow("a\nb\n") if asked == one else None))
+    assert literal(item) == ["file_path: /srv/a", " a\n-b\n+B\n "] and "Approve" in labels(item)
+    [_, item] = items(drawn(overview(*asked(one))))
+    assert "a\nB\n" in literal(item) and "The file is on box: what stands in it now is not shown" in json.dumps(item)
+    long = FileNow("".join(f"line {number}\n" for number in range(2000)))
+    [_, item] = items(drawn(overview(*asked(one)), files=lambda _: long))
+    assert labels(item) == ["Open the card", "Deny"]
+
+
+def test_a_denial_is_taken_back_with_one_press() -> None:
+    done = replace(request(), state=State.DENIED, decided_at=NOW + 3, decided_by="U0ANA", form="f" * 64)
+    blocks = drawn(overview(ended=[done, replace(done, lifted_at=NOW + 9), replace(done, form="")], ended_count=3))
+    [back] = [block["accessory"] for block in blocks if block.get("accessory")]
+    assert (back["action_id"], back["value"], back["text"]["text"]) == ("home.lift", done.id, "Take back")
 
 
 def test_three_hundred_fit_and_those_that_end_soonest_come_first() -> None:

@@ -81,7 +81,7 @@ def test_the_same_text_stands_once() -> None:
 def test_a_list_says_of_each_what_its_card_would() -> None:
     fetch = request("WebFetch", tool_input={"url": "https://xn--pple-43d.com/x", "prompt": "read"})
     script = request(tool_input={"command": "bash $X"})
-    why = "curl is asked (curl (x) https://a.example); it is like SG-1, which Ana denied"
+    why = "curl is asked (curl x); it is like SG-1, which Ana denied"
     shown = plain(listing([fetch, script, replace(request(command="curl x"), id="SG-3", why=why)]).blocks)
     assert "Host: xn--pple-43d.com (punycode" in shown
     assert "another file may run" in shown
