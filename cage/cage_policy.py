@@ -79,8 +79,6 @@ _REDIRECTS = ("2>&1", "1>&2", ">&2", ">&1", "2>>", "1>>", "&>>", ">>", "2>", "1>
 class Segment:
     """A simple command: `argv` as bash passes it, `op` before it ("", "&&", "||", ";", "|"), `redirected` or not."""
 
-    __slots__ = ("argv", "op", "redirected")
-
     def __init__(self, argv: tuple[str, ...], op: str = "", redirected: bool = False) -> None:
         self.argv, self.op, self.redirected = argv, op, redirected
 
@@ -111,7 +109,9 @@ def _scan(text: str) -> list[Segment] | None:
     while True:
         while at < end and text[at] in " \t":
             at += 1
-        separator = "" if at == end else _separator(text, at)
+        separator = next((mark for mark in ("&&", "||", ";", "|") if text.startswith(mark, at)), "")
+        if len(separator) == 1 and text.startswith("&", at + 1):  # ;& and |& are operators of their own
+            return None
         if at == end or separator:
             if not argv or not _is_program(argv[0]):
                 return None
@@ -128,14 +128,6 @@ def _scan(text: str) -> list[Segment] | None:
         if word is None:
             return None
         argv.append(word)
-
-
-def _separator(text: str, at: int) -> str:
-    for separator in ("&&", "||", ";", "|"):
-        if text.startswith(separator, at):
-            # bash reads ;& and |& as operators of their own
-            return "" if len(separator) == 1 and text.startswith("&", at + 1) else separator
-    return ""
 
 
 def _redirect(text: str, at: int) -> int:
@@ -164,7 +156,7 @@ def _word(text: str, start: int) -> tuple[str | None, int]:
         elif char in " \t;|&<>":
             break
         elif char in "'\"":
-            quoted, at = _single(text, at) if char == "'" else _double(text, at)
+            quoted, at = _quoted(text, at)
             if quoted is None:
                 return None, at
             parts.append(quoted)
@@ -199,15 +191,12 @@ def _word(text: str, start: int) -> tuple[str | None, int]:
     return word, at
 
 
-def _single(text: str, at: int) -> tuple[str | None, int]:
-    close = text.find("'", at + 1)
-    if close < 0:
-        return None, at
-    body = text[at + 1 : close]
-    return (body if _harmless(body) else None), close + 1
-
-
-def _double(text: str, start: int) -> tuple[str | None, int]:
+def _quoted(text: str, start: int) -> tuple[str | None, int]:
+    """What stands in the quotes that open at `start` and the position behind them; None like _word."""
+    if text[start] == "'":
+        close = text.find("'", start + 1)
+        body = text[start + 1 : close]
+        return (body, close + 1) if close > 0 and _harmless(body) else (None, start)
     parts: list[str] = []
     at = start + 1
     close = text.find('"', at)
@@ -439,22 +428,17 @@ def _steps(path: str) -> list[str]:
             real += "/" + name
             if real in ("/proc", "/dev/fd"):
                 raise Gated("the path leads through " + real + ", which is another place for each process")
-            target = _target(real)
+            try:
+                target = os.readlink(real)
+            except OSError as problem:
+                if problem.errno not in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):
+                    raise
+                target = ""  # no link, or absent
             if target:
                 steps.append(real)
                 rest += target.split("/")[::-1]
                 real = "" if target[0] == "/" else real.rpartition("/")[0]
     return [*steps, real or "/"]
-
-
-def _target(path: str) -> str:
-    """Where a link leads, "" for what is none or absent."""
-    try:
-        return os.readlink(path)
-    except OSError as problem:
-        if problem.errno in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):
-            return ""
-        raise
 
 
 def text_of(path: str, limit: int = 1 << 20) -> str | None:
@@ -493,8 +477,6 @@ def _ordinary(path: str) -> bool:
 
 class Verdict:
     """`verdict` ("ungated", "green", "gated"), the `segment` and the `rule` that decided, the green way as `hint`."""
-
-    __slots__ = ("hint", "rule", "segment", "verdict")
 
     def __init__(self, verdict: Answer, segment: str, rule: str, hint: str = "") -> None:
         self.verdict, self.segment, self.rule, self.hint = verdict, segment, rule, hint
@@ -660,7 +642,8 @@ def _guarded(real: str, root: str, place: Place) -> str:
     parts = real[len(root) + 1 :].casefold().split("/")
     if place.cache and below(real, place.cache):
         first = real[len(place.cache) + 1 :].casefold().split("/")
-        if first[:2] == ["huggingface", "modules"] or any(_matches(first[0], name) for name in GUARDED_CACHES):
+        begun = any(name[-1] == "*" and first[0].startswith(name[:-1]) for name in GUARDED_CACHES)
+        if begun or first[0] in GUARDED_CACHES or first[:2] == ["huggingface", "modules"]:
             return "~/.cache/" + first[0]
     at = 0
     while at < len(parts):
@@ -678,10 +661,6 @@ def _guarded(real: str, root: str, place: Place) -> str:
     return ""
 
 
-def _matches(name: str, pattern: str) -> bool:
-    return name.startswith(pattern[:-1]) if pattern[-1] == "*" else name == pattern
-
-
 def _looks_bare(directory: str) -> bool:
     """git takes any directory with these for a repository, and runs what its config says."""
     found = os.path.lexists
@@ -695,7 +674,10 @@ def _judge_sbox(argv: tuple[str, ...], cwd: str | None) -> str:
     place = current_place()
     words = argv[1:]
     if words[:1] == ("--net-allow",):
-        if len(words) < 4 or words[2] != "--" or words[1] not in _networks(place):
+        text = _own_file(place.settings + "/net-allow.txt", place) or ""  # a line: NAME HOST:PORT...
+        lines = [line.partition("#")[0].split() for line in text.split("\n")]
+        names = [line[0] for line in lines if len(line) > 1 and all(":" in word for word in line[1:])]
+        if len(words) < 4 or words[2] != "--" or words[1] not in names:
             raise Gated("the settings do not name this network", "sbox --net-allow NAME -- CMD ARG...")
         words = words[3:]
     elif words[:1] == ("--",):
@@ -704,13 +686,6 @@ def _judge_sbox(argv: tuple[str, ...], cwd: str | None) -> str:
         raise Gated("sbox is given options, or no command", "sbox CMD ARG...")
     _unplanted(("sbox",), place, directory_of(cwd))
     return "a command in the cage"
-
-
-def _networks(place: Place) -> list[str]:
-    """The names in net-allow.txt: "NAME HOST:PORT..." on each line."""
-    text = _own_file(place.settings + "/net-allow.txt", place) or ""
-    lines = [line.partition("#")[0].split() for line in text.split("\n")]
-    return [words[0] for words in lines if len(words) > 1 and all(":" in word for word in words[1:])]
 
 
 HELPER_VERBS = {  # plain words, options (each takes the next word), those of them that must be there
@@ -765,68 +740,61 @@ def _sendable(path: str, place: Place, cwd: str) -> bool:
 
 # ---------------------------------------------------------------- git: the words
 
-# Options each subcommand may carry, by exact name: git's abbreviations are refused. "-m:" takes the next word,
-# "--x=" a value of its own, "-U#" digits. Nothing here names a program, writes a named file or skips a check.
-_DIFF = """-p -u --patch -s --no-patch --stat --stat= --shortstat --numstat --summary --name-only --name-status --raw
-    --patch-with-stat --dirstat --compact-summary -z --color --color= --no-color -w -b -a --text --binary --full-index
+# Options each subcommand may carry, by exact name: git's abbreviations are refused. "-m:" takes the next word, "--x="
+# a value of its own, "--x=:" either, "-U#" digits; "--x[=]" and "--[no-]x" are two each. Nothing here names a program,
+# writes a named file or skips a check.
+_DIFF = """-p -u --[no-]patch -s --stat[=] --shortstat --numstat --summary --name-only --name-status --raw
+    --patch-with-stat --dirstat --compact-summary -z --[no-]color --color= -w -b -a --text --binary --full-index
     --ignore-all-space --ignore-space-change --ignore-space-at-eol --ignore-blank-lines --ignore-cr-at-eol -U#
-    --unified= --abbrev --abbrev= --minimal --patience --histogram --diff-algorithm= --word-diff --word-diff=
-    --word-diff-regex= --color-words --color-moved --no-renames -M -M# -C -C# --find-renames --find-renames=
-    --find-copies --find-copies-harder --diff-filter= -S: -G: --pickaxe-all --pickaxe-regex --check --exit-code
-    --quiet --no-ext-diff --no-textconv --relative --relative= --no-relative --function-context -W
-    --inter-hunk-context= --src-prefix= --dst-prefix= --no-prefix --submodule=short --ignore-submodules
-    --ignore-submodules= -R --cc -c -m"""
+    --unified= --abbrev[=] --minimal --patience --histogram --diff-algorithm= --word-diff[=] --word-diff-regex=
+    --color-words --color-moved --no-renames -M -M# -C -C# --find-renames[=] --find-copies --find-copies-harder
+    --diff-filter= -S: -G: --pickaxe-all --pickaxe-regex --check --exit-code --quiet --no-ext-diff --no-textconv
+    --[no-]relative --relative= --function-context -W --inter-hunk-context= --src-prefix= --dst-prefix= --no-prefix
+    --submodule=short --ignore-submodules[=] -R --cc -c -m"""
 _LOG = (
     _DIFF
-    + """ --oneline --graph --all --branches --branches= --tags --tags= --remotes --remotes= --decorate --decorate=
-    --no-decorate --format= --pretty --pretty= --abbrev-commit --no-abbrev-commit --date= --date: --since= --since:
-    --until= --until: --after= --after: --before= --before: --author= --author: --committer= --committer: --grep=
-    --grep: -i --regexp-ignore-case -E --extended-regexp -F --fixed-strings -P --perl-regexp --invert-grep --all-match
-    --follow --merges --no-merges --first-parent --reverse --topo-order --date-order --author-date-order -n: -n# -#
-    --max-count= --max-count: --skip= --skip: -L: --left-right --left-only --right-only --cherry-pick --cherry-mark
-    --cherry --not --boundary --ancestry-path --simplify-by-decoration --full-history --simplify-merges --source
-    --no-walk --no-notes --root -t -r --count -g --walk-reflogs --relative-date --parents --children --no-commit-id"""
+    + """ --oneline --graph --all --branches[=] --tags[=] --remotes[=] --[no-]decorate --decorate= --format= --pretty[=]
+        --[no-]abbrev-commit --date=: --since=: --until=: --after=: --before=: --author=: --committer=: --grep=: -i
+        --regexp-ignore-case -E --extended-regexp -F --fixed-strings -P --perl-regexp --invert-grep --all-match --follow
+        --[no-]merges --first-parent --reverse --topo-order --date-order --author-date-order -n: -n# -# --max-count=:
+        --skip=: -L: --left-right --left-only --right-only --cherry-pick --cherry-mark --cherry --not --boundary
+        --ancestry-path --simplify-by-decoration --full-history --simplify-merges --source --no-walk --no-notes --root
+        -t -r --count -g --walk-reflogs --relative-date --parents --children --no-commit-id"""
 )
-_REFS = """--sort= --sort: --format= --format: --contains --no-contains --merged --no-merged --points-at= --points-at:
-    --column --no-column --color --color= --no-color --count= -i --ignore-case"""
-_STASH = """-u --include-untracked --no-include-untracked -a --all -k --keep-index --no-keep-index -S --staged -q
-    --quiet -m: --message= --message:"""
+_REFS = """--sort=: --format=: --[no-]contains --[no-]merged --points-at=: --[no-]column --[no-]color --color= --count=
+    -i --ignore-case"""
+_STASH = "-u --[no-]include-untracked -a --all -k --[no-]keep-index -S --staged -q --quiet -m: --message=:"
 # Reading: looks at objects, refs, index and files, and writes nothing but the index's own cache.
 READING = {
-    "status": """-s --short -b --branch --show-stash --porcelain --porcelain= --long -v -vv --verbose -u -uno -unormal
-        -uall --untracked-files --untracked-files= --ignored --ignored= -z --column --no-column --ahead-behind
-        --no-ahead-behind --renames --no-renames --find-renames= --ignore-submodules --ignore-submodules=""",
+    "status": """-s --short -b --branch --show-stash --porcelain[=] --long -v -vv --verbose -u -uno -unormal -uall
+        --untracked-files[=] --ignored[=] -z --[no-]column --[no-]ahead-behind --[no-]renames --find-renames=
+        --ignore-submodules[=]""",
+    **dict.fromkeys(["log", "show", "whatchanged", "reflog", "diff-tree", "stash list"], _LOG),
     "diff": _DIFF + " --cached --staged --merge-base",
-    "log": _LOG,
-    "show": _LOG,
-    "whatchanged": _LOG,
     "shortlog": _LOG.replace(" -n: -n#", "") + " -s -n -e --summary --numbered --email --group=",
-    "reflog": _LOG,
     "rev-list": _LOG + " --objects --disk-usage --header",
-    "diff-tree": _LOG,
     "range-diff": _DIFF + " --creation-factor= --no-dual-color",
     "rev-parse": """--show-toplevel --show-prefix --show-cdup --git-dir --absolute-git-dir --git-common-dir --verify -q
-        --quiet --is-inside-work-tree --is-inside-git-dir --is-bare-repository --is-shallow-repository --abbrev-ref
-        --abbrev-ref= --short --short= --symbolic --symbolic-full-name --all --branches --tags --remotes
-        --path-format= --revs-only --no-revs --flags --no-flags --default: --git-path: --not""",
+        --quiet --is-inside-work-tree --is-inside-git-dir --is-bare-repository --is-shallow-repository --abbrev-ref[=]
+        --short[=] --symbolic --symbolic-full-name --all --branches --tags --remotes --path-format= --revs-only
+        --no-revs --[no-]flags --default: --git-path: --not""",
     "ls-files": """-c --cached -d --deleted -m --modified -o --others -i --ignored -s --stage -u --unmerged -k --killed
         -z -t -v --exclude-standard --directory --no-empty-directory --full-name --error-unmatch --eol --deduplicate
-        --abbrev --abbrev= --exclude= -x:""",
-    "ls-tree": "-r -t -d -l --long -z --name-only --name-status --full-name --full-tree --abbrev --abbrev=",
+        --abbrev[=] --exclude= -x:""",
+    "ls-tree": "-r -t -d -l --long -z --name-only --name-status --full-name --full-tree --abbrev[=]",
     "blame": """-L: -w -M -M# -C -C# -s -e -l -t -p --porcelain --line-porcelain --since= --date= --root --show-email
         --show-name --show-number -n -f --abbrev= --first-parent --reverse""",
     "grep": """-n --line-number -i --ignore-case -l --files-with-matches --name-only -L --files-without-match -c --count
-        -w --word-regexp -v --invert-match -E --extended-regexp -G -F --fixed-strings -P --perl-regexp -h -H -o
-        --column --only-matching -q --quiet --cached --untracked --heading --break -p --show-function -W
-        --function-context -A# -A: -B# -B: -C# -C: -# --after-context= --before-context= --context= -e: --and --or
-        --not --all-match --color --color= --no-color --max-depth= -m: --max-count= -I -a --text --full-name -z
-        --null -r --recursive""",
+        -w --word-regexp -v --invert-match -E --extended-regexp -G -F --fixed-strings -P --perl-regexp -h -H -o --column
+        --only-matching -q --quiet --cached --untracked --heading --break -p --show-function -W --function-context -A#
+        -A: -B# -B: -C# -C: -# --after-context= --before-context= --context= -e: --and --or --not --all-match
+        --[no-]color --color= --max-depth= -m: --max-count= -I -a --text --full-name -z --null -r --recursive""",
     "cat-file": "-t -s -p -e",
     "merge-base": "--all -a --is-ancestor --fork-point --octopus --independent",
-    "describe": """--tags --all --always --abbrev= --long --dirty --dirty= --exact-match --match= --match: --exclude=
-        --exclude: --contains --first-parent --candidates=""",
+    "describe": """--tags --all --always --abbrev= --long --dirty[=] --exact-match --match=: --exclude=: --contains
+        --first-parent --candidates=""",
     "for-each-ref": _REFS,
-    "show-ref": "--heads --tags -d --dereference -s --hash --hash= --verify -q --quiet --head --abbrev --abbrev=",
+    "show-ref": "--heads --tags -d --dereference -s --hash[=] --verify -q --quiet --head --abbrev[=]",
     "name-rev": "--name-only --tags --refs= --always --no-undefined",
     "symbolic-ref": "--short -q --quiet",
     "check-ignore": "-v --verbose -q --quiet -n --non-matching -z --no-index",
@@ -835,61 +803,54 @@ READING = {
     "remote get-url": "--all --push",
     "config": """-l --list --get: --get-all: --get-regexp: --show-origin --show-scope --local --global --system
         --name-only -z --null --type= --bool --int --path""",
-    "stash list": _LOG,
     "stash show": _DIFF + " --include-untracked --only-untracked",
     "worktree list": "--porcelain -v --verbose -z",
     "version": "--build-options",
 }
 # Writing: changes index, refs or objects, and leaves the files of the working tree as they are.
 _WRITING = {
-    "add": """-A --all --no-all -u --update -n --dry-run -v --verbose -f --force -N --intent-to-add --refresh
-        --ignore-errors --ignore-missing --ignore-removal --no-ignore-removal --sparse --renormalize --chmod=""",
-    "commit": """-m: --message= --message: -a --all --amend --no-edit --allow-empty --allow-empty-message -q --quiet -v
-        --verbose -s --signoff --no-signoff --author= --author: --date= --date: --dry-run --short --branch
-        --porcelain --long -F: --file= --file: --reset-author --fixup= --fixup: --squash= --squash: --trailer=
-        --trailer: -o --only -i --include --status --no-status --cleanup= -C: --reuse-message= -u -uno -uall""",
+    "add": """-A --[no-]all -u --update -n --dry-run -v --verbose -f --force -N --intent-to-add --refresh
+        --ignore-errors --ignore-missing --[no-]ignore-removal --sparse --renormalize --chmod=""",
+    "commit": """-m: --message=: -a --all --amend --no-edit --allow-empty --allow-empty-message -q --quiet -v --verbose
+        -s --[no-]signoff --author=: --date=: --dry-run --short --branch --porcelain --long -F: --file=: --reset-author
+        --fixup=: --squash=: --trailer=: -o --only -i --include --[no-]status --cleanup= -C: --reuse-message= -u -uno
+        -uall""",
     "branch": _REFS
     + """ -a --all -r --remotes -v -vv --verbose -l --list --show-current -d -D --delete -m -M --move -c -C --copy -f
-        --force -t --track --track= --no-track -u: --set-upstream-to= --set-upstream-to: --unset-upstream -q --quiet
-        --abbrev= --no-abbrev""",
-    "tag": _REFS + " -l --list -n -n# -a --annotate -m: --message= --message: -d --delete -f --force",
+        --force -t --[no-]track --track= -u: --set-upstream-to=: --unset-upstream -q --quiet --abbrev= --no-abbrev""",
+    "tag": _REFS + " -l --list -n -n# -a --annotate -m: --message=: -d --delete -f --force",
 }
 # Moving: changes files of the working tree.
 MOVING = {
-    "checkout": """-b: -B: -f --force -q --quiet -d --detach -t --track --track= --no-track --orphan: --orphan= --ours
-        --theirs -m --merge --conflict= --progress --no-progress --guess --no-guess -l --overlay --no-overlay""",
-    "switch": """-c: -C: --create= --create: --force-create= --force-create: -d --detach -f --force --discard-changes -q
-        --quiet -t --track --track= --no-track --orphan: --orphan= -m --merge --conflict= --guess --no-guess""",
-    "restore": """-s: --source= --source: -S --staged -W --worktree -q --quiet --ours --theirs -m --merge --conflict=
-        --overlay --no-overlay --ignore-unmerged""",
-    "reset": "--soft --mixed --hard --merge --keep -q --quiet -N --intent-to-add --refresh --no-refresh",
-    "stash": _STASH,
-    "stash push": _STASH,
-    "stash save": "-u --include-untracked -a --all -k --keep-index --no-keep-index -q --quiet",
-    "stash pop": "--index -q --quiet",
-    "stash apply": "--index -q --quiet",
+    "checkout": """-b: -B: -f --force -q --quiet -d --detach -t --[no-]track --track= --orphan=: --ours --theirs -m
+        --merge --conflict= --[no-]progress --[no-]guess -l --[no-]overlay""",
+    "switch": """-c: -C: --create=: --force-create=: -d --detach -f --force --discard-changes -q --quiet -t --[no-]track
+        --track= --orphan=: -m --merge --conflict= --[no-]guess""",
+    "restore": """-s: --source=: -S --staged -W --worktree -q --quiet --ours --theirs -m --merge --conflict=
+        --[no-]overlay --ignore-unmerged""",
+    "reset": "--soft --mixed --hard --merge --keep -q --quiet -N --intent-to-add --[no-]refresh",
+    **dict.fromkeys(["stash", "stash push"], _STASH),
+    **dict.fromkeys(["stash pop", "stash apply"], "--index -q --quiet"),
+    **dict.fromkeys(["stash clear", "stash branch"], ""),
+    "stash save": "-u --include-untracked -a --all -k --[no-]keep-index -q --quiet",
     "stash drop": "-q --quiet",
-    "stash clear": "",
-    "stash branch": "",
-    "merge": """--no-edit --ff --no-ff --ff-only --squash --no-squash --commit --no-commit -m: -q --quiet -v --verbose
-        --abort --continue --quit --stat -n --no-stat --allow-unrelated-histories --autostash --no-autostash --log
-        --no-log --signoff --no-signoff""",
-    "rebase": """--onto: --onto= --abort --quit -q --quiet -v --verbose --autostash --no-autostash --stat -n --no-stat
-        --root --keep-base --fork-point --no-fork-point -r --rebase-merges --no-rebase-merges -f --force-rebase
-        --no-ff --reapply-cherry-picks --no-reapply-cherry-picks --committer-date-is-author-date --signoff""",
+    "merge": """--no-edit --[no-]ff --ff-only --[no-]squash --[no-]commit -m: -q --quiet -v --verbose --abort --continue
+        --quit --[no-]stat -n --allow-unrelated-histories --[no-]autostash --[no-]log --[no-]signoff""",
+    "rebase": """--onto=: --abort --quit -q --quiet -v --verbose --[no-]autostash --[no-]stat -n --root --keep-base
+        --[no-]fork-point -r --[no-]rebase-merges -f --force-rebase --no-ff --[no-]reapply-cherry-picks
+        --committer-date-is-author-date --signoff""",
     "cherry-pick": "-n --no-commit -x --abort --quit -m: -m# --mainline= --ff --allow-empty -s --signoff",
     "revert": "-n --no-commit --no-edit --abort --quit -m: -m# --mainline= -s --signoff",
 }
 NETWORK = {  # their first plain word is the name of a configured remote
-    "fetch": """--all --append -p --prune --prune-tags -t --tags -n --no-tags --depth= --depth: --deepen= --unshallow -q
-        --quiet -v --verbose --dry-run --progress --no-progress --atomic --multiple -4 -6 --ipv4 --ipv6
+    "fetch": """--all --append -p --prune --prune-tags -t --[no-]tags -n --depth=: --deepen= --unshallow -q --quiet -v
+        --verbose --dry-run --[no-]progress --atomic --multiple -4 -6 --ipv4 --ipv6 --no-recurse-submodules""",
+    "pull": """-r --[no-]rebase --rebase=true --rebase=false --rebase=merges --[no-]ff --ff-only -q --quiet -v --verbose
+        --[no-]autostash --no-edit --[no-]commit --[no-]squash --[no-]stat -n -p --prune -t --[no-]tags --all --depth=:
+        --unshallow --dry-run --[no-]progress --allow-unrelated-histories -4 -6 --ipv4 --ipv6
         --no-recurse-submodules""",
-    "pull": """-r --rebase --rebase=true --rebase=false --rebase=merges --no-rebase --ff --ff-only --no-ff -q --quiet -v
-        --verbose --autostash --no-autostash --no-edit --commit --no-commit --squash --no-squash --stat --no-stat -n
-        -p --prune -t --tags --no-tags --all --depth= --depth: --unshallow --dry-run --progress --no-progress
-        --allow-unrelated-histories -4 -6 --ipv4 --ipv6 --no-recurse-submodules""",
-    "push": """-u --set-upstream --tags --follow-tags --no-follow-tags -q --quiet -v --verbose -n --dry-run --porcelain
-        --progress --no-progress --atomic --no-atomic --all --branches -4 -6 --ipv4 --ipv6 --no-recurse-submodules""",
+    "push": """-u --set-upstream --tags --[no-]follow-tags -q --quiet -v --verbose -n --dry-run --porcelain
+        --[no-]progress --[no-]atomic --all --branches -4 -6 --ipv4 --ipv6 --no-recurse-submodules""",
     "ls-remote": "--heads -t --tags --refs -q --quiet --exit-code --sort= --symref",
 }
 # Asked: never green, but a person may allow them for good. rm and mv follow links in the working tree to outside it.
@@ -897,20 +858,17 @@ _ASKED = {
     "rm": "--cached -r -f --force -q --quiet -n --dry-run --ignore-unmatch",
     "mv": "-f --force -k -n --dry-run -v --verbose",
     "init": "-q --quiet -b: --initial-branch= --bare",
-    "clone": """--depth= --depth: -q --quiet -v --verbose -b: --branch= --branch: --single-branch --no-tags -n
-        --no-checkout --bare""",
-    "worktree add": "-b: -B: -f --force -d --detach -q --quiet --track --no-track",
+    "clone": "--depth=: -q --quiet -v --verbose -b: --branch=: --single-branch --no-tags -n --no-checkout --bare",
+    "worktree add": "-b: -B: -f --force -d --detach -q --quiet --[no-]track",
     "worktree remove": "-f --force",
     "worktree prune": "-n --dry-run -v --verbose",
 }
 _TABLES = (READING, _WRITING, MOVING, NETWORK, _ASKED)
-_specs: dict[str, frozenset[str]] = {}  # the tables' texts split, on first use
+_specs: dict[str, frozenset[str]] = {}  # the rows written out, on first use
 
 
 class Git:
     """A git command line taken apart: subcommand ("stash pop"), options with values, plain words, `-C` directories."""
-
-    __slots__ = ("argv", "directories", "options", "plain", "sub", "table", "words")
 
     def __init__(self, argv: tuple[str, ...], at: int, sub: str, table: dict[str, str], directories: list[str]) -> None:
         self.argv, self.sub, self.table, self.directories = argv, sub, table, directories
@@ -942,7 +900,11 @@ def parse_git(argv: tuple[str, ...]) -> Git:
     if table is None:
         raise Gated("git " + sub[:40] + " is not on the list", _IN_THE_CAGE)
     if sub not in _specs:
-        _specs[sub] = frozenset(table[sub].split())
+        words = table[sub].split()
+        for mark, one, other in (("[no-]", "", "no-"), ("[=]", "", "="), ("=:", "=", ":")):
+            words += [word.replace(mark, other) for word in words if mark in word]
+            words = [word.replace(mark, one) for word in words]
+        _specs[sub] = frozenset(words)
     call = Git(argv, at + 1, sub, table, directories)
     call.options, call.plain = _options(call.words, _specs[sub], sub in ("checkout", "switch", "merge", "rebase"))
     return call
@@ -986,21 +948,17 @@ def _option(word: str, allowed: frozenset[str]) -> Iterator[tuple[str, str, bool
     elif "-#" in allowed and word[1:].isdecimal() and word.isascii():
         yield "-#", word[1:], False
     else:
-        yield from _cluster(word, allowed)
-
-
-def _cluster(word: str, allowed: frozenset[str]) -> Iterator[tuple[str, str, bool]]:
-    for at in range(1, len(word)):
-        letter, rest = "-" + word[at], word[at + 1 :]
-        if letter + "#" in allowed and rest.rstrip("%").isdecimal() and rest.isascii():
-            yield letter, rest, False
-            return
-        if letter + ":" in allowed:
-            yield letter, rest, not rest
-            return
-        if letter not in allowed or letter[1] in "=:#":
-            raise Gated("the option " + word[:40] + " is not on the list of this command")
-        yield letter, "", False
+        for at in range(1, len(word)):
+            letter, rest = "-" + word[at], word[at + 1 :]
+            if letter + "#" in allowed and rest.rstrip("%").isdecimal() and rest.isascii():
+                yield letter, rest, False
+                return
+            if letter + ":" in allowed:
+                yield letter, rest, not rest
+                return
+            if letter not in allowed or letter[1] in "=:#":
+                raise Gated("the option " + word[:40] + " is not on the list of this command")
+            yield letter, "", False
 
 
 # ---------------------------------------------------------------- git: its settings
@@ -1200,8 +1158,6 @@ _WRITTEN = frozenset("logs refs info worktrees rr-cache rebase-merge rebase-appl
 class Repository:
     """A repository in the zone: working tree `top`, its `gitdir`, and the `common` one with config and hooks."""
 
-    __slots__ = ("common", "gitdir", "remotes", "settings", "top")
-
     def __init__(self, top: str, gitdir: str, common: str) -> None:
         self.top, self.gitdir, self.common = top, gitdir, common
         self.remotes: dict[str, list[str]] = {}
@@ -1211,8 +1167,6 @@ class Repository:
 class Search:
     """What one line may cost, counted in directories. `quiet`: the whole line only reads, so that nothing but what
     the index already names can bring a submodule in."""
-
-    __slots__ = ("left", "quiet")
 
     def __init__(self, quiet: bool) -> None:
         self.quiet, self.left = quiet, _MAX_DIRECTORIES
@@ -1257,7 +1211,7 @@ def judge_git(calls: list[Git], cwd: str | None) -> list[Repository]:
                 _judge_remote(call, repository, own)
             if signs(call, own):
                 raise Gated("your git settings ask for a signature")
-            if call.table is MOVING or call.sub == "pull":
+            if moves_files(call):
                 moved = repository.top
         except Gated as gated:
             gated.argv = call.argv
@@ -1341,7 +1295,9 @@ def _judge_repository(repository: Repository, own: Config, search: Search) -> No
     curious = any(section + "." + name in _INTO_SUBMODULES for section, name, _ in own)
     if search.quiet and not curious and not _has_gitlinks(index, search):
         return
-    inner = [_open_repository(top, current_place()) for top in _nested(repository.top, search)]
+    # every directory below with a `.git` of its own: git looks into one as soon as the index names it
+    tops = [path[:-5] for path in _walk(repository.top, search, links=True) if path[:-5] != repository.top]
+    inner = [_open_repository(top, current_place()) for top in tops]
     for found in inner:
         _judge_files(found, search)
     commons = {directory for found in (repository, *inner) for directory in (found.common, found.gitdir)}
@@ -1357,7 +1313,12 @@ def _judge_files(repository: Repository, search: Search) -> None:
         _judge_gitdir(gitdir, frozenset(["HEAD"]), search)
     settings = repository.settings = local_config(repository)
     for section, name, value in settings:
-        _judge_local_key(repository, section, name, value)
+        if full_key(section, name)[1] in ("remote.*.url", "remote.*.pushurl"):
+            repository.remotes.setdefault(section[7:], []).append(value)
+        elif (section, name) == ("core", "worktree") and below(_resolve(os.path.join(gitdir, value)), repository.top):
+            pass  # a submodule says where it is checked out
+        elif not is_harmless(section, name, value):
+            raise Gated("the repository's configuration sets " + section + "." + name)
     for section, name, value in settings:
         if section[:7] == "branch." and name in ("remote", "pushremote") and value not in (*repository.remotes, "."):
             raise Gated("the branch " + section[7:] + " follows something that is not a named remote")
@@ -1384,18 +1345,6 @@ def _modules(commons: set[str], search: Search) -> list[str]:
         else:
             waiting += [directory + "/" + name for name in names]
     return found
-
-
-def _judge_local_key(repository: Repository, section: str, name: str, value: str) -> None:
-    if full_key(section, name)[1] in ("remote.*.url", "remote.*.pushurl"):
-        repository.remotes.setdefault(section[7:], []).append(value)
-        return
-    if (section, name) == ("core", "worktree"):  # a submodule says where it is checked out
-        checked_out = below(_resolve(os.path.join(repository.gitdir, value)), repository.top)
-    else:
-        checked_out = False
-    if not checked_out and not is_harmless(section, name, value):
-        raise Gated("the repository's configuration sets " + section + "." + name)
 
 
 def _judge_gitdir(gitdir: str, needed: frozenset[str], search: Search) -> None:
@@ -1430,11 +1379,6 @@ def _links(directory: str) -> dict[str, bool]:
     """Is it a symbolic link? for each name in a directory."""
     with os.scandir(directory) as entries:
         return {entry.name: entry.is_symlink() for entry in entries}
-
-
-def _nested(top: str, search: Search) -> list[str]:
-    """Every directory below `top` with a `.git` of its own: git looks into one as soon as the index names it."""
-    return [path[:-5] for path in _walk(top, search, links=True) if path[:-5] != top]
 
 
 def _walk(top: str, search: Search, links: bool) -> list[str]:
@@ -1793,14 +1737,13 @@ def _exact_key(argv: tuple[str, ...]) -> tuple[str, ...] | None:
     """A program nothing is known of counts with all its words, and with none that could be run: no path, no file,
     no value behind "=", no known program's name. So a carrier that no list names is harmless."""
     words = argv[1:]
-    plain = all(_is_key_word(word) and not set(word) & set("/.=:@") for word in words) and len(words) <= 6
-    return argv if plain and not any(_is_program_name(word) for word in words) else None
-
-
-def _is_program_name(word: str) -> bool:
-    stem = word.lower().rstrip("0123456789")
     lists = (CARRIERS, NEVER, AGENTS, INTERPRETERS, RUNNERS, _SIMPLE, _KEYS_BY_HAND)
-    return any(stem in names for names in lists) or word.startswith(_PREFIXES) or _program(stem) is not _NO_ROW
+    for word in words:
+        stem = word.lower().rstrip("0123456789")
+        known = any(stem in names for names in lists) or word.startswith(_PREFIXES) or _program(stem) is not _NO_ROW
+        if known or not _is_key_word(word) or set(word) & set("/.=:@"):
+            return None
+    return argv if len(words) <= 6 else None
 
 
 def _carries(words: tuple[str, ...], options: tuple[str, ...]) -> bool:
@@ -1872,10 +1815,6 @@ def _cd_key(argv: tuple[str, ...]) -> tuple[str, ...] | None:
     return argv if plain and ".." not in argv[1].split("/") else None
 
 
-def _sbox_key(argv: tuple[str, ...]) -> tuple[str, ...] | None:
-    return ("sbox",) if argv[1:2] and argv[1][:1] not in ("", "-") else None
-
-
 def _few_words(most: int) -> Callable[[tuple[str, ...]], tuple[str, ...] | None]:
     """For programs that write where a further plain word says."""
     return lambda argv: argv[:1] if sum(word[:1] != "-" for word in argv[1:]) <= most else None
@@ -1887,7 +1826,7 @@ _KEYS_BY_HAND: dict[str, Callable[[tuple[str, ...]], tuple[str, ...] | None]] = 
     "gmake": _make_key,
     "sed": _sed_key,
     "cd": _cd_key,
-    "sbox": _sbox_key,
+    "sbox": lambda argv: argv[:1] if argv[1:2] and argv[1][:1] not in ("", "-") else None,
     "uniq": _few_words(1),
     "hostname": _few_words(0),
     "printf": lambda argv: argv[:1] if argv[1:2] and argv[1][:1] != "-" else None,
@@ -1902,30 +1841,33 @@ def is_project_runner(argv: tuple[str, ...], cwd: str | None = None) -> bool:
     """
     base = os.path.basename(argv[0])
     if base == "git":
-        return _git_runs_project(argv, cwd)
+        try:
+            call = parse_git(argv)
+            if cwd is None:
+                return call.table is not NETWORK
+            if current_place().reached(os.path.join(cwd, *call.directories)):  # or caged code cannot have written there
+                judge_git([call], cwd)
+        except (Gated, OSError):
+            return True
+        return False
     if base.rstrip("0123456789.") == "python":
         return argv[1:2] == ("-m",)
     return base in RUNNERS and (base not in _RUN_BY or (len(argv) > 1 and argv[1] in _RUN_BY[base]))
 
 
-def _git_runs_project(argv: tuple[str, ...], cwd: str | None) -> bool:
-    try:
-        call = parse_git(argv)
-        if cwd is None:
-            return call.table is not NETWORK
-        if not current_place().reached(os.path.join(cwd, *call.directories)):
-            return False  # caged code cannot have written there
-        judge_git([call], cwd)
-    except (Gated, OSError):
-        return True
-    return False
-
-
 def brings_files(line: Iterable[tuple[str, ...]]) -> bool:
     """Does a git command of this line write files of another commit, among them what agents and editors trust?"""
-    for argv in line:
-        if argv[0] == "git":
-            call = parse_git(argv)
-            if call.table is MOVING or call.sub == "pull":
-                return True
-    return False
+    return any(moves_files(parse_git(argv)) for argv in line if argv[0] == "git")
+
+
+def moves_files(call: Git) -> bool:
+    """May it change files of the working tree? Not by a new branch where one stands, nor in the index alone."""
+    given = {name for name, _ in call.options}
+    if call.sub in ("checkout", "switch"):
+        new = frozenset("-b -B -c -C --create --force-create".split())
+        return bool(call.plain) or not given & new or not given <= new | {"-q", "--quiet", "--no-track"}
+    if call.sub == "reset":
+        return not given.isdisjoint(["--hard", "--merge", "--keep"])
+    if call.sub == "restore":
+        return given.isdisjoint(["-S", "--staged"]) or not given.isdisjoint(["-W", "--worktree"])
+    return call.sub == "pull" or (call.table is MOVING and call.sub not in ("stash drop", "stash clear"))

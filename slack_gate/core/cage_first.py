@@ -12,7 +12,7 @@ import re
 import shlex
 
 from cage import cage_policy
-from slack_gate.core.caged import in_cage, works_caged
+from slack_gate.core.caged import LINKS, in_cage, works_caged
 from slack_gate.core.event import ToolEvent
 
 LONGEST = 32_768  # characters
@@ -86,7 +86,7 @@ def caged_first(event: ToolEvent) -> str | None:
 def _line_is_outward(segments: list[cage_policy.Segment], cwd: str) -> bool:
     line = [segment.argv for segment in segments]
     git = [argv for argv in line if _name(argv[0]) == "git"]
-    if all(argv[0] in _STATE for argv in line) or (git and not works_caged(git, cwd)):
+    if all(argv[0] in _STATE for argv in line) or (git and not works_caged(git, cwd, LINKS)):
         return True
     return any(map(_is_outward, line))
 

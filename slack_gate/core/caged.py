@@ -25,6 +25,7 @@ _SAME_ANYWHERE = frozenset(
     GIT_SEQUENCE_EDITOR GIT_SSL_CAINFO GIT_SSL_CAPATH GIT_PS1_SHOWDIRTYSTATE""".split()
 )
 _INCLUDES = ("include", "includeif")
+LINKS = frozenset(["rm", "mv"])  # they follow links in the working tree, so they are no green git
 
 
 def caged_git(event: ToolEvent, git: str) -> str | None:
@@ -49,18 +50,19 @@ def _green(event: ToolEvent, command: str | None) -> str | None:
     return command if policy.classify(event.tool, changed, event.cwd) == "green" else None
 
 
-def works_caged(line: Iterable[tuple[str, ...]], cwd: str) -> bool:
+def works_caged(line: Iterable[tuple[str, ...]], cwd: str, besides: frozenset[str] = frozenset()) -> bool:
     """Are these git commands green but for what the repository holds, and is the cage no loss to them?
 
-    The gate then runs them in the cage, where nothing planted gets out. False is no verdict: `classify` gives that.
+    The gate then runs them in the cage, where nothing planted gets out. `besides`: further subcommands that count as
+    green. False is no verdict: `classify` gives that.
     """
     try:
         place, here = policy.current_place(), policy.directory_of(cwd)
         calls = [policy.parse_git(argv) for argv in line]
         own = policy.own_config(place)
-        moving = sum(
-            call.table is policy.MOVING for call in calls
-        )  # a second one meets what the first brought, guarded
+        if any(call.sub not in besides for call in calls if call.sub in LINKS):
+            return False
+        moving = sum(map(_moves_files, calls))  # a second one meets what the first brought, guarded
         return moving < 2 and _is_same_in_cage(place) and all(_works_caged(call, own, place, here) for call in calls)
     except (policy.Gated, OSError, ValueError):
         return False
@@ -84,7 +86,8 @@ def _is_same_in_cage(place: policy.Place) -> bool:
 
 
 def _works_caged(call: policy.Git, own: policy.Config, place: policy.Place, here: str) -> bool:
-    policy.judge_git_words(call, place, here)
+    if call.sub not in LINKS:
+        policy.judge_git_words(call, place, here)
     directory = os.path.realpath(os.path.join(here, *call.directories))
     if call.table is policy.NETWORK or call.sub in ("version", "worktree list") or _opens_editor(call):
         return False
@@ -98,12 +101,16 @@ def _works_caged(call: policy.Git, own: policy.Config, place: policy.Place, here
         return False
     if os.path.lexists(common + "/objects/info/alternates") or any(_is_unfit(*one, place) for one in settings):
         return False
-    if call.table is policy.MOVING:
+    if _moves_files(call):
         guarded = [top + "/" + name for name in _GUARDED_IN_TREES] + [common + "/lfs"]
         named = any(section + "." + name in _UNFIT_TO_MOVE for section, name, _ in settings)
         if named or any(os.path.lexists(path) for path in guarded):
             return False
     return not (policy.signs(call, settings) or _writes_config(call, repository, settings))
+
+
+def _moves_files(call: policy.Git) -> bool:
+    return policy.moves_files(call) or (call.sub in LINKS and not call.has("--cached"))
 
 
 def _is_hidden(path: str, place: policy.Place) -> bool:

@@ -35,6 +35,8 @@ TRIED = [
     "uv run pytest",
     "printf '\u00e9'",
     "git status && make 2>err.log",
+    "git rm -r old && git commit -m x",
+    "git mv a.txt b.txt; ls",
 ]
 ASKED = [
     "curl -s example.com",

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cage import cage_policy
+from slack_gate.core import caged as caged_git
 from slack_gate.core.caged import works_caged
 
 from .conftest import House, entries, git, make_repository
@@ -22,7 +23,8 @@ def caged(house: House, command: str, cwd: Path | None = None) -> bool:
 FITS = entries(
     """git status; git -C d status -s; git diff HEAD; git log -p -3; git show HEAD; git blame a.txt; git grep -n a
     git add -A; git commit -m x; git commit -am x; git commit --amend --no-edit; git add a.txt && git commit -m x
-    git checkout main; git checkout -b new; git checkout -b new HEAD~1; git checkout HEAD; git checkout -- a.txt
+    git checkout main; git checkout -b new; git checkout main && git checkout -b x; git checkout -b new HEAD~1
+    git checkout HEAD; git checkout -- a.txt
     git switch main; git switch -c new; git checkout main -- a.txt; git branch; git branch new; git branch new HEAD
     git tag v1; git tag -a v1 -m x; git stash; git stash pop; git reset --hard; git restore .; git merge main -m x
     git revert --no-edit HEAD; git cherry-pick main; git checkout -; git config --get user.name; git branch -vv"""
@@ -36,7 +38,7 @@ STAYS = entries(
     git checkout -b new HEAD@{u}; git checkout -t origin/other; git switch -c new origin/main; git checkout origin
     git checkout nowhere; git checkout a.txt; git switch other; git checkout DEAD; git checkout 42
     git checkout HEAD2; git checkout -b x -t
-    git checkout main && git checkout -b x; git worktree list; git -C / status; git -C ../.. status
+    git checkout main && git stash; git worktree list; git -C / status; git -C ../.. status
     git commit -F /etc/passwd; git log --format=%GK"""
 )
 
@@ -52,6 +54,28 @@ def test_local_git_fits_the_cage(command: str, house: House) -> None:
 @pytest.mark.parametrize("command", STAYS)
 def test_what_the_cage_is_a_loss_to_stays(command: str, house: House) -> None:
     assert not caged(house, command)
+
+
+LINKS = entries("git rm a.txt; git rm -r --cached a.txt; git mv a.txt b.txt && git status; git add . && git rm a.txt")
+
+
+@pytest.mark.parametrize("command", LINKS)
+def test_git_that_follows_links_fits_only_where_the_person_has_gated_commands_caged(command: str, house: House) -> None:
+    line = [segment.argv for segment in cage_policy.read(command) or []]
+    assert house.bash(command) == "gated"
+    assert not works_caged(line, str(house.repo))
+    assert works_caged(line, str(house.repo), caged_git.LINKS)
+    write(".vscode/settings.json")(house)
+    assert works_caged(line, str(house.repo), caged_git.LINKS) == ("--cached" in command)
+
+
+def test_where_the_cage_guards_files_only_what_moves_none_fits(house: House) -> None:
+    write(".vscode/settings.json")(house)
+    stays = entries("git checkout -b new; git switch -q -c new; git reset; git reset --soft HEAD; git restore -S a.txt")
+    moves = """git checkout -f -b new; git checkout -b new HEAD; git restore -S -W a.txt; git restore a.txt
+        git reset --keep; git stash pop; git checkout -B new -m; git switch main"""
+    assert [command for command in stays if not caged(house, command)] == []
+    assert [command for command in entries(moves) if caged(house, command)] == []
 
 
 def test_a_branch_may_be_packed(house: House) -> None:
@@ -172,4 +196,16 @@ def test_which_git_brings_files() -> None:
     assert all(
         map(brings, entries("git pull; git checkout x; git add . && git stash pop; sbox ls && git reset --hard"))
     )
+    assert all(
+        map(
+            brings,
+            entries("git checkout -b x y; git switch -f -c x; git reset --merge; git restore .; git restore -S -W ."),
+        )
+    )
     assert not any(map(brings, entries("git fetch; git add .; git branch x; sbox git pull; git status && git push")))
+    assert not any(
+        map(
+            brings,
+            entries("git checkout -b x; git switch -q -C x; git reset a; git restore --staged .; git stash drop"),
+        )
+    )
