@@ -105,7 +105,7 @@ static int ignore_all(const char *path) {
 }
 
 static int unless_gone(int result) {
-    return result && errno != ENOENT ? -1 : 0;
+    return result && errno != ENOENT && errno != ENOTDIR ? -1 : 0;
 }
 
 static int hide(const char *path) {

@@ -66,7 +66,7 @@ WRITES = {
 @pytest.fixture
 def target(world: World) -> Iterator[list[str]]:
     directory = Path(tempfile.mkdtemp(dir=world.outside))
-    zone = Path(tempfile.mkdtemp(dir=world.top / "shared"))
+    zone = Path(tempfile.mkdtemp(dir=world.top / "common"))
     (directory / "file").write_text("before")
     (directory / "tree").mkdir()
     (directory / "link").symlink_to("file")
@@ -199,7 +199,7 @@ def connect(kind: str = "STREAM") -> str:
 
 
 @pytest.mark.parametrize("kind", ["STREAM", "DGRAM", "SEQPACKET"])
-@pytest.mark.parametrize("place", ["home/.run/s", "shared/s", "home/projects/s", "outside/s"])
+@pytest.mark.parametrize("place", ["home/.run/s", "common/s", "home/projects/s", "outside/s"])
 def test_no_socket_of_the_host_is_reached(world: World, place: str, kind: str) -> None:
     path = world.outside / "s" if place.startswith("outside") else world.top / place
     with listening(world, path, getattr(socket, f"SOCK_{kind}")):
@@ -742,9 +742,9 @@ def test_no_descriptor_of_the_first_process_is_caught_in_time(world: World) -> N
     if world.sbox.name == "script":
         pytest.skip("there the first process is bubblewrap's, which keeps none")
     world.repository("r")
-    (world.top / "shared/race.c").write_text(RACE)
-    racer = world.top / "shared/racer"
-    subprocess.run(["cc", "-O2", "-static", "-o", racer, world.top / "shared/race.c"], check=True)
+    (world.top / "common/race.c").write_text(RACE)
+    racer = world.top / "common/racer"
+    subprocess.run(["cc", "-O2", "-static", "-o", racer, world.top / "common/race.c"], check=True)
     names = ["r/.git/hooks/post-commit", ".git/hooks/post-commit", "../.ssh/id_ed25519", "../../.ssh/id_ed25519"]
     caught = [world.caged(str(racer), *names) for _ in range(20)]
     assert [(done.returncode, done.stdout) for done in caught] == [(1, "")] * 20

@@ -36,28 +36,28 @@ PLACES = {
     "one above it": ("projects/plain/a/b/c/d/e", "projects/plain/a"),
     "the project of a deep one": ("projects/plain/a/b/c/d/e", "projects/plain"),
     "another project": ("projects/other", "projects/plain"),
-    "another project, from /tmp": ("../shared", "projects/plain"),
+    "another project, from /tmp": ("../common", "projects/plain"),
     "a hidden project": ("projects/other", "projects/.plain"),
     "a repository": ("projects/other", "projects/repo"),
     "a repository deeper down": ("projects/other", "projects/plain/repo"),
-    "a directory in /tmp": ("../shared/deep", "../shared"),
+    "a directory in /tmp": ("../common/deep", "../common"),
 }  # fmt: skip
 
 
 @pytest.fixture
 def places(world: World) -> Iterator[World]:
-    for name in ("plain/a/b/c/d/e", ".plain", "other", "repo/.git/hooks", "plain/repo/.git/hooks", "../../shared/deep"):
+    for name in ("plain/a/b/c/d/e", ".plain", "other", "repo/.git/hooks", "plain/repo/.git/hooks", "../../common/deep"):
         (world.projects / name).mkdir(parents=True)
     for name in ("repo", "plain/repo"):
         subprocess.run(["git", "init", "-q", world.projects / name], check=True)
     (world.projects / "plain/file").write_text("x")
     world.give(world.projects)
-    world.give(world.top / "shared")
+    world.give(world.top / "common")
     yield world
-    for left in world.top.glob("shared*"):
+    for left in world.top.glob("common*"):
         shutil.rmtree(left)
-    (world.top / "shared").mkdir()
-    world.give(world.top / "shared")
+    (world.top / "common").mkdir()
+    world.give(world.top / "common")
 
 
 def unplanted(world: World, plant: str, directory: Path, where: Path) -> None:
@@ -73,7 +73,7 @@ def unplanted(world: World, plant: str, directory: Path, where: Path) -> None:
 def placeholders(world: World) -> list[Path]:
     return [
         path
-        for place in (world.projects, world.top / "shared", world.top)
+        for place in (world.projects, world.top / "common", world.top)
         for path in ([place / ".claude"] if place == world.top else place.rglob(".claude"))
         if path.exists()
     ]
@@ -110,10 +110,10 @@ def test_settings_that_are_there_stay_and_are_readable(places: World) -> None:
 
 
 def test_a_linked_settings_file_cannot_be_changed_where_it_lies(places: World) -> None:
-    target = places.projects / "other/shared.json"
+    target = places.projects / "other/common.json"
     target.write_text("mine\n")
     (places.projects / "plain/.claude").mkdir()
-    (places.projects / "plain/.claude/settings.json").symlink_to("../../other/shared.json")
+    (places.projects / "plain/.claude/settings.json").symlink_to("../../other/common.json")
     places.give(places.projects)
     refused(places, 'echo x >"$1" || { rm "$1" && echo x >"$1"; }', str(target))
 
@@ -268,7 +268,7 @@ def test_many_cages_at_once_hold_what_one_of_them_relies_on(places: World) -> No
 
 @pytest.mark.parametrize("way", ["relative", "absolute"])
 def test_a_repository_whose_git_directory_is_a_link(world: World, way: str) -> None:
-    repository, mark = world.repository("linked"), world.top / "shared/mark"
+    repository, mark = world.repository("linked"), world.top / "common/mark"
     real = world.projects / "elsewhere/git"
     real.parent.mkdir()
     world.give(real.parent)
@@ -307,23 +307,79 @@ def test_a_link_below_the_git_directory(world: World, way: str) -> None:
         assert done.returncode == 1 and os.readlink(repository / ".git/hooks") == target
 
 
-def test_a_socket_that_goes_away_leaves_no_file(world: World) -> None:
-    """It is there when sbox looks, and gone when bubblewrap comes to cover it."""
-    directory = Path(tempfile.mkdtemp(dir=world.top))
-    world.give(directory)
-    path, real, fake = directory / "gate.sock", world.outside / "real-bwrap", world.outside / "bwrap"
+def meddled(world: World, meddle: str, *argv: str) -> subprocess.CompletedProcess[str]:
+    """Run sbox where `meddle` is run after it looked at what is there and before bubblewrap does."""
+    real, fake = world.outside / "real-bwrap", world.outside / "bwrap"
     shutil.copy("/usr/bin/bwrap", real)
-    fake.write_text(f'#!/bin/sh\n[ -S "{path}" ] && rm -f "{path}"\nexec "{real}" "$@"\n')
+    fake.write_text(f'#!/bin/bash\n{meddle}\nexec "{real}" "$@"\n')
     for file in (real, fake):
         file.chmod(0o755)
     place = ["bwrap", "--dev-bind", "/", "/", "--bind", str(fake), "/usr/bin/bwrap", "--"]
-    with listening(world, path):
+    return world.bare(*place, str(world.sbox), *argv)
+
+
+GONE = {
+    "the socket": 'rm -f "$d/gate.sock"',
+    "its directory": 'until rm -rf "$d" 2>/dev/null; do :; done',  # cages that start just now may put something there
+    "a directory that is a file now": 'until rm -rf "$d" 2>/dev/null; do :; done; echo file >"$d"',
+}
+
+
+@pytest.mark.parametrize("way", GONE)
+def test_a_socket_that_goes_away_stops_nothing_and_leaves_nothing(world: World, way: str) -> None:
+    """It is there when sbox looks, and gone when bubblewrap comes to cover it."""
+    top = Path(tempfile.mkdtemp(dir=world.top))
+    (directory := top / "d").mkdir()
+    world.give(top)
+    with listening(world, directory / "gate.sock"):
         if world.uid != os.geteuid():
-            os.chown(path, world.uid, world.uid)
-        done = world.bare(*place, str(world.sbox), "echo", "ran")
-        left = [(entry.name, entry.is_socket()) for entry in directory.iterdir()]
-        path.touch()  # `listening` removes it
-    assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "") and left == []
+            os.chown(directory / "gate.sock", world.uid, world.uid)
+        done = meddled(world, f'd="{directory}"; {GONE[way]}', "sh", "-c", "echo ran; echo said >&2")
+        left = [entry.name for entry in top.rglob("*")]
+        if directory.is_file():
+            directory.unlink()
+        directory.mkdir(exist_ok=True)
+        (directory / "gate.sock").touch()  # `listening` removes it
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "said\n"), done
+    assert left == ([] if way == "its directory" else ["d"])
+
+
+@pytest.mark.parametrize("gone", ["going/.envrc", "going", "there/.git/config"])
+def test_a_guarded_file_that_goes_away_stops_nothing(world: World, gone: str) -> None:
+    world.repository("there")
+    (world.projects / "going").mkdir()
+    (world.projects / "going/.envrc").write_text("x\n")
+    world.give(world.projects)
+    remove = f'until rm -rf "{world.projects}/{gone}" 2>/dev/null; do :; done'
+    done = meddled(world, remove, "sh", "-c", "echo ran; echo said >&2; exit 3")
+    assert (done.returncode, done.stdout) == (3, "ran\n"), done
+    assert [line for line in done.stderr.splitlines() if "appeared" not in line] == ["said"], done
+
+
+COMING_AND_GOING = """
+import os, shutil, socket, sys
+os.umask(0)
+print("up", flush=True)
+while os.getppid() == int(sys.argv[2]):
+    for number in range(40):
+        os.makedirs(path := f"{sys.argv[1]}/{number}/d", exist_ok=True)
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(path + "/s")
+            server.listen()
+            shutil.rmtree(f"{sys.argv[1]}/{number}")
+"""
+
+
+def test_sockets_that_come_and_go_stop_nothing_and_leave_nothing(world: World) -> None:
+    top = Path(tempfile.mkdtemp(dir=world.top))
+    world.give(top)
+    with world.start(["/usr/bin/python3", "-c", COMING_AND_GOING, str(top), str(os.getpid())]) as busy:
+        assert busy.stdout and busy.stdout.readline() == "up\n"
+        done = [world.caged("echo", "ran", timeout=60) for _ in range(12)]
+        busy.kill()
+        busy.wait()
+    assert [(one.returncode, one.stdout, one.stderr) for one in done] == [(0, "ran\n", "")] * 12
+    assert len(list(top.iterdir())) <= 1  # the one that was just made
 
 
 def test_a_parked_directory_that_holds_something_is_not_used(places: World) -> None:

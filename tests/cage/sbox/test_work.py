@@ -197,12 +197,12 @@ def test_multiprocessing(world: World, place: Path, method: str) -> None:
 
 
 def test_a_file_handed_over_in_tmp(world: World, place: Path) -> None:
-    shared = world.top / "shared" / place.name
-    shared.mkdir()
-    (shared / "in").write_text("from outside")
-    world.give(shared)
-    works(world, f'grep -q outside "{shared}/in" && echo inside >"{shared}/out"', place)
-    assert (shared / "out").read_text() == "inside\n"
+    common = world.top / "common" / place.name
+    common.mkdir()
+    (common / "in").write_text("from outside")
+    world.give(common)
+    works(world, f'grep -q outside "{common}/in" && echo inside >"{common}/out"', place)
+    assert (common / "out").read_text() == "inside\n"
 
 
 def test_the_cache_lasts_from_cage_to_cage(world: World, place: Path) -> None:

@@ -33,7 +33,7 @@ ENVIRONMENT = {
 class World:
     sbox: Path
     uid: int
-    top: Path  # under /tmp: home/ and shared/
+    top: Path  # under /tmp: home/ and common/
     outside: Path  # under /var/tmp: writable for this user, not for the cage
 
     @property
@@ -49,7 +49,7 @@ class World:
     def make(cls, sbox: Path, uid: int) -> Iterator[World]:
         top, outside = (Path(tempfile.mkdtemp(prefix="sbox-test-", dir=place)) for place in ("/tmp", "/var/tmp"))
         world = cls(sbox, uid, top, outside)
-        for name in ("projects", ".cache/tool", "plain", ".local/bin", ".run", "../shared"):
+        for name in ("projects", ".cache/tool", "plain", ".local/bin", ".run", "../common"):
             (world.home / name).mkdir(parents=True)
         for name in SECRETS:
             path = world.home / name
