@@ -111,6 +111,7 @@ class Gate:
         self._callers: dict[str, int] = {}
         self._left: dict[str, float] = {}
         self._questions: set[str] = set()  # pending ones: whoever asked comes back for the answer, or not
+        self._shown_files: set[str] = set()  # pending ones whose card shows a file as it was
         self._unrecorded: set[str] = set()
         self._editing = asyncio.Lock()
 
@@ -206,6 +207,7 @@ class Gate:
         request = replace(request, digest=await self._digest(event, request.key))
         if (files := self._files) is not None and event.tool in cage_policy.FILE_TOOLS:
             await in_thread(lambda: files.look(request))
+            self._shown_files.add(request.id)
         self._unattended(request)
         house = self._house
         filed = await self._store.submitted(request, approvers, house.surface, house.escalate)
@@ -298,7 +300,6 @@ class Gate:
         self._leave(request, None)
         if row is None:
             return deny(f"The request {request} is not on file any more, so it does not run.")
-        await self._store.recorded()
         if request in self._unrecorded:  # the log may have failed, and been mended, while this waited
             return await self._refused(event, _UNRECORDED, request)
         if row.state is not State.APPROVED:
@@ -333,7 +334,7 @@ class Gate:
     async def _end_of(self, request: str) -> Request | None:
         with self._waiting.listening(request) as ended:
             while True:
-                row = await self._store.request(request)
+                row = await self._store.settled(request)  # the answer leaves after its log line
                 if row is None or row.state is not State.PENDING:
                     return row
                 del row  # a thousand may wait here
@@ -355,7 +356,7 @@ class Gate:
         try:
             # One changed text at a time: the one that is kept is the one that decided.
             async with self._editing if decision.edited is not None else nullcontext():
-                click = await self._decide(decision, await self._store.request(decision.request))
+                click = await self._decide(decision)
         except GateError:
             self._unrecorded.add(decision.request)  # committed perhaps; the person is told no, and so is the agent
             self._waiting.wake(decision.request)
@@ -372,24 +373,32 @@ class Gate:
             await self.expire()
         return click
 
-    async def _decide(self, decision: Decision, request: Request | None) -> Click:
+    async def _decide(self, decision: Decision) -> Click:
         if not self._is_approver(decision):
-            return Click(Verdict.FOREIGN, request)
+            return Click(Verdict.FOREIGN, await self._store.request(decision.request))
         if decision.choice is Choice.LIFT:
             return await self._lift(decision)
-        if request is None or request.state is not State.PENDING or decision.digest != request.digest:
-            return await self._store.decided(decision, (), (), self._clock())
         keys: Sequence[rules.Key] = ()
+        # A plain yes or no needs no look before: digest and state are compared where it is filed.
+        if decision.edited is not None or decision.choice in (Choice.ALWAYS, Choice.CAGED):
+            request = await self._store.request(decision.request)
+            if request is not None and request.state is State.PENDING and decision.digest == request.digest:
+                if (no := await self._impossible(decision, request)) is not None:
+                    return no
+                keys = self._judge.rememberable(request.event) if decision.choice is Choice.ALWAYS else ()
+        if decision.choice not in (Choice.DENY, Choice.MORE) and (other := await self._other_file(decision)):
+            return Click(Verdict.UNFIT, other, why=_OTHER_FILE)
+        return await self._store.decided(decision, keys, [str(key) for key in keys], self._clock())
+
+    async def _impossible(self, decision: Decision, request: Request) -> Click | None:
+        """What speaks against this answer, whoever gives it."""
         if decision.choice is Choice.ALWAYS:
-            if not (keys := self._judge.rememberable(request.event)):
+            if not self._judge.rememberable(request.event):
                 return Click(Verdict.UNREMEMBERABLE, request)
             if denied := (await self.preview(request, decision.scope)).denied:
                 return Click(Verdict.DENIED_BEFORE, request, why=_denied_words(denied))
-        if decision.choice not in (Choice.DENY, Choice.MORE) and await self._other_file(request):
-            return Click(Verdict.UNFIT, request, why=_OTHER_FILE)
-        if decision.choice is not Choice.DENY and (unfit := await self._unfit(decision, request)) is not None:
-            return Click(Verdict.UNFIT, request, why=unfit)
-        return await self._store.decided(decision, keys, [str(key) for key in keys], self._clock())
+        unfit = None if decision.choice is Choice.DENY else await self._unfit(decision, request)
+        return None if unfit is None else Click(Verdict.UNFIT, request, why=unfit)
 
     async def _unfit(self, decision: Decision, request: Request) -> str | None:
         """Why the text put in place, or the cage, cannot be; keeps the text when it can."""
@@ -412,14 +421,17 @@ class Gate:
             return "This call cannot be run in the cage. Approve or deny it as it is."
         return None
 
-    async def _other_file(self, request: Request) -> bool:
-        """Whether the file it would change is not the one that its card shows any more; then the card is drawn anew."""
+    async def _other_file(self, decision: Decision) -> Request | None:
+        """The request, if the file it would change is another one than its card shows; then the card is drawn anew."""
         files = self._files
-        if files is None or request.command is not None or not await in_thread(lambda: files.changed(request)):
-            return False
+        if files is None or decision.request not in self._shown_files:
+            return None
+        request = await self._store.request(decision.request)
+        if request is None or request.digest != decision.digest or not await in_thread(lambda: files.changed(request)):
+            return None
         await self._store.renewed(request.id, self._clock())
         self._changed()
-        return True
+        return request
 
     async def _lift(self, decision: Decision) -> Click:
         lifted = await self._store.lifted(decision.request, decision.by, decision.user, decision.name, self._clock())
@@ -520,6 +532,7 @@ class Gate:
             self._questions.discard(request.id)
             if self._files is not None and request.state is not State.PENDING:
                 self._files.forget(request.id)
+                self._shown_files.discard(request.id)
         if requests:
             self._changed()
 

@@ -37,7 +37,7 @@ After = Callable[[Sequence[Any]], None]
 class _Work:
     do: Callable[[Connection], Any]
     after: After | None
-    reads: bool
+    alone: bool
     future: asyncio.Future[Any]
     result: Any = None
     error: BaseException | None = None
@@ -61,22 +61,23 @@ class Database:
         self.kept: dict[str, Any] = {}  # what works know of the last state, emptied when that may not hold any more
         event.listen(self._engine, "rollback", lambda _: self.kept.clear())
 
-    async def run(self, work: Callable[[Connection], T], after: After | None = None, reads: bool = False) -> T:
-        """`work` in one transaction. Raises StoreError. With `reads` it is one statement that changes nothing.
+    async def run(self, work: Callable[[Connection], T], after: After | None = None, alone: bool = False) -> T:
+        """`work` in one transaction. Raises StoreError. `alone`: of its statements only the last one may change
+        anything; it commits itself then (`commits`), so nothing has to be begun or committed around it.
 
         `work` may be called again when another transaction got in its way. `after` is called in the same thread once
         for all works with an equal `after` that were committed together, with their results; its error is theirs.
         """
-        found = _Work(work, after, reads, asyncio.get_running_loop().create_future())
+        found = _Work(work, after, alone, asyncio.get_running_loop().create_future())
         self._waiting.append(found)
         self._thread.submit(self._drain)
         return cast(T, await found.future)
 
-    def transaction(self, work: Callable[[Connection], T], reads: bool = False) -> T:
+    def transaction(self, work: Callable[[Connection], T], alone: bool = False) -> T:
         """For callers already in the thread (`after`): commits, or leaves nothing of `work`. Raises StoreError."""
         for left in range(TRIES - 1, -1, -1):
             try:
-                result = self._once(work, reads)
+                result = self._once(work, alone)
             except SQLAlchemyError as error:
                 lost = isinstance(error, DBAPIError) and error.connection_invalidated
                 again = _in_the_way(error) or (lost and not self._committing)
@@ -89,16 +90,20 @@ class Database:
                 return result
         raise AssertionError("unreachable")
 
-    def _once(self, work: Callable[[Connection], T], reads: bool = False) -> T:
+    def _once(self, work: Callable[[Connection], T], alone: bool = False) -> T:
         self._committing = False
         if self._connection is None:
             self._connection = self._connected()
         with self._connection.begin():
-            if self.shared and not reads:
-                self._connection.exec_driver_sql("BEGIN")  # a statement alone needs none, and no commit
+            if self.shared and not alone:
+                self._connection.exec_driver_sql("BEGIN")
             result = work(self._connection)
-            self._committing = True  # from here on a lost connection leaves open what happened
+            self.commits()
             return result
+
+    def commits(self) -> None:
+        """What follows in this work commits it: should the connection be lost now, it is open what happened."""
+        self._committing = True
 
     def _connected(self) -> Connection:
         if time.monotonic() < self._away_until:
@@ -143,7 +148,7 @@ class Database:
 
     def _do(self, work: _Work) -> None:
         try:
-            work.result = self.transaction(work.do, work.reads)
+            work.result = self.transaction(work.do, work.alone)
         except BaseException as error:  # noqa: BLE001 - it is whoever asked for the work that must hear of it
             work.error = error
 

@@ -37,7 +37,7 @@ class Heartbeats:
     async def holder(self) -> tuple[str, float, float] | None:
         """Whose row it is now: instance, its last beat, and the database's time."""
         query = select(heartbeats.c.instance, heartbeats.c.beat_at, SERVERS_TIME).where(heartbeats.c.home == self._home)
-        row = await self._store.database.run(lambda connection: connection.execute(query).first(), reads=True)
+        row = await self._store.database.run(lambda connection: connection.execute(query).first(), alone=True)
         return None if row is None else (row[0], row[1], row[2])
 
     async def taken(self) -> float:
@@ -79,7 +79,7 @@ class Heartbeats:
             exists().where(runs.c.ended_at.is_(None), _not_alive(runs.c.home, dead)),
         )
         query = select(open_rows)
-        if not await self._store.database.run(lambda connection: connection.execute(query).scalar(), reads=True):
+        if not await self._store.database.run(lambda connection: connection.execute(query).scalar(), alone=True):
             return []
         return await self._store.transact(work, now)
 
@@ -87,7 +87,7 @@ class Heartbeats:
         """Ids of this daemon's requests that still wait for a person."""
         query = select(requests.c.id).where(requests.c.home == self._home, requests.c.state == State.PENDING)
         return set(
-            await self._store.database.run(lambda connection: connection.execute(query).scalars().all(), reads=True)
+            await self._store.database.run(lambda connection: connection.execute(query).scalars().all(), alone=True)
         )
 
     async def unasked(self, surface: str, within: float, anyone: bool) -> list[tuple[str, str]]:
@@ -103,7 +103,7 @@ class Heartbeats:
         unseen = or_(~open_card, and_(late, ~posted)) if anyone else literal(True)
         error = select(func.max(cards.c.error)).where(shown).scalar_subquery()
         query: Any = select(requests.c.id, error).where(mine, exists().where(shown), unseen)
-        rows = await self._store.database.run(lambda connection: connection.execute(query).all(), reads=True)
+        rows = await self._store.database.run(lambda connection: connection.execute(query).all(), alone=True)
         return [(row[0], row[1]) for row in rows]
 
 

@@ -29,12 +29,12 @@ class Notes:
     async def open_runs(self) -> set[str]:
         """Requests that are being carried out."""
         query = select(runs.c.request).where(runs.c.home == self._home, runs.c.ended_at.is_(None))
-        return set(await self._database.run(lambda connection: connection.execute(query).scalars().all(), reads=True))
+        return set(await self._database.run(lambda connection: connection.execute(query).scalars().all(), alone=True))
 
     async def ended_since(self, start: float) -> set[str]:
         """Requests whose run ended since then. Reads all runs: for the start."""
         query = select(runs.c.request).where(runs.c.home == self._home, runs.c.ended_at >= start)
-        return set(await self._database.run(lambda connection: connection.execute(query).scalars().all(), reads=True))
+        return set(await self._database.run(lambda connection: connection.execute(query).scalars().all(), alone=True))
 
     async def reminders(self, now: float) -> list[Note]:
         """Reminders that are due and were not given; if any, with those that will be due in a moment."""
@@ -81,13 +81,13 @@ class Notes:
             .where(which, cards.c.surface == self._surface, cards.c.message != "")
             .order_by(requests.c.created_at, cards.c.id)
         )
-        return await self._database.run(lambda connection: connection.execute(query).all(), reads=True)
+        return await self._database.run(lambda connection: connection.execute(query).all(), alone=True)
 
     async def _unsaid(self, due: list[Note]) -> list[Note]:
         query = select(notes.c.card, notes.c.name).where(notes.c.card.in_([note.card for note in due]))
         if not due:
             return []
-        said = await self._database.run(lambda connection: connection.execute(query).all(), reads=True)
+        said = await self._database.run(lambda connection: connection.execute(query).all(), alone=True)
         known = {tuple(row) for row in said}
         # A late first reminder is not followed by an earlier one.
         known |= {(card, names.HALF) for card, name in known if name == names.NEARLY}

@@ -30,7 +30,30 @@ from slack_gate.store.tables import cards, log, requests, rules, runs
 from slack_gate.store.transaction import SERVERS_TIME, Transaction, head_of
 
 _BATCH = 1000
-_BY_ID = select(requests).where(requests.c.id == bindparam("id"))  # building it costs more than running it
+# Building these costs more than running them.
+_BY_ID = select(requests).where(requests.c.id == bindparam("id"))
+_own_line = (log.c.chain == bindparam("chain")) & (log.c.seq > bindparam("written"))
+_WITH_LINES = (
+    select(requests, log.c.seq, log.c.line, log.c.hash)
+    .outerjoin(log, _own_line)
+    .where(requests.c.id == bindparam("id"))
+    .order_by(log.c.seq)
+    .limit(bindparam("most"))
+)
+_newest = log.alias("newest")
+_head = select(_newest).where(_newest.c.chain == requests.c.chain).order_by(_newest.c.seq.desc()).limit(1)
+_TO_DECIDE = (
+    select(
+        requests,
+        cards.c.approver.label("asked"),
+        cards.c.channel,
+        cards.c.message,
+        _head.with_only_columns(_newest.c.seq).scalar_subquery().label("last_seq"),
+        _head.with_only_columns(_newest.c.hash).scalar_subquery().label("last_hash"),
+    )
+    .outerjoin(cards, (cards.c.request == requests.c.id) & (cards.c.approver == bindparam("user")))
+    .where(requests.c.id == bindparam("id"))
+)
 MAX_LOOK_BACK = 2000  # requests that a new rule is held against
 MORE_S = 300.0  # what "more time" gives
 
@@ -109,12 +132,16 @@ class Store:
     async def decided(self, decision: Decision, keys: Sequence[Key], shown: Sequence[str], now: float) -> Click:
         """A person's answer, and for Always the rules it saves, if the request is still theirs to decide."""
 
+        always = decision.choice is Choice.ALWAYS
+
         def work(tx: Transaction) -> Click:
-            row = tx.connection.execute(_BY_ID, {"id": decision.request}).first()
+            row = tx.connection.execute(_TO_DECIDE, {"id": decision.request, "user": decision.user}).first()
             if row is None:
                 return Click(Verdict.UNKNOWN)
             request = as_request(row)
-            if (verdict := _refusal(tx, request, decision)) is not None:
+            if row.last_seq is not None:
+                tx.heads[request.chain] = row.last_seq, row.last_hash
+            if (verdict := _refusal(row, request, decision)) is not None:
                 return Click(verdict, request)
             if now >= request.expires_at or request.state is not State.PENDING:
                 return Click(Verdict.ENDED, request)
@@ -126,12 +153,11 @@ class Store:
             ended = _end(tx, request, state, decision, in_time=True)
             if ended is None:
                 return Click(Verdict.ENDED, request)
-            always = decision.choice is Choice.ALWAYS
             pairs = zip(keys, shown, strict=True) if always else ()
             saved = [_remember(tx, key, text, decision, request) for key, text in pairs]
             return Click(Verdict.DECIDED, ended, tuple(saved))
 
-        return await self.transact(work, now)
+        return await self.transact(work, now, alone=not always)
 
     async def remembered(self, request: str, digest: str, rules: Sequence[str], now: float) -> Request | None:
         """A rule saved since covers what waits: approved by it. None when it had ended, or is not what was covered."""
@@ -247,6 +273,23 @@ class Store:
         row = await self._read(lambda c: c.execute(_BY_ID, {"id": request}).first())
         return None if row is None else as_request(row)
 
+    async def settled(self, request: str) -> Request | None:
+        """The row as it stands; what this home's log says of it is in the file."""
+
+        def work(connection: Connection) -> tuple[Transaction, Request | None]:
+            tx, known = self._looking(connection)
+            found = {"id": request, "chain": self._chain, "written": self._written, "most": _BATCH if known else 1}
+            rows = connection.execute(_WITH_LINES, found).all()
+            if known:
+                tx.lines = [Line(row.seq, row.line, row.hash) for row in rows if row.seq is not None]
+                tx.wants_all = len(tx.lines) == _BATCH
+            return tx, as_request(rows[0]) if rows else None
+
+        tx, row = await self.database.run(work, self._write_out, alone=True)
+        if tx.fault is not None:
+            raise tx.fault
+        return row
+
     async def requests(self, limit: int) -> list[Request]:
         """The newest requests, newest first."""
         query = select(requests).order_by(requests.c.created_at.desc()).limit(limit)
@@ -317,28 +360,28 @@ class Store:
 
     async def recorded(self) -> None:
         """Returns when every log line of this home is in the file and synced; raises LogError."""
-        tx, _ = await self.database.run(self._missing, self._write_out, reads=True)
+        tx, _ = await self.database.run(self._missing, self._write_out, alone=True)
         if tx.fault is not None:
             raise tx.fault
 
     # How
 
     async def _read(self, query: Callable[[Connection], T]) -> T:
-        return await self.database.run(query, reads=True)
+        return await self.database.run(query, alone=True)
 
-    async def transact(self, work: Callable[[Transaction], T], now: float | None = None) -> T:
-        """`work` in a transaction, then its log lines to the file."""
+    async def transact(self, work: Callable[[Transaction], T], now: float | None = None, alone: bool = False) -> T:
+        """`work` in a transaction, then its log lines to the file. `alone`: it ends with its first change."""
 
         tries = itertools.count()
 
         def in_transaction(connection: Connection) -> tuple[Transaction, T]:
             moment = self._clock() if now is None else now
-            tx = Transaction(connection, moment, self.database, self._chain, self._home)
+            tx = Transaction(connection, moment, self.database, self._chain, self._home, alone)
             if next(tries) > 1:
                 tx.first()
             return tx, work(tx)
 
-        tx, result = await self.database.run(in_transaction, self._write_out)
+        tx, result = await self.database.run(in_transaction, self._write_out, alone)
         if tx.fault is not None:
             raise tx.fault
         return result
@@ -348,13 +391,18 @@ class Store:
 
         Where the file stands is looked at again when that is not known, or when there are many.
         """
-        tx = Transaction(connection, 0.0, self.database, self._chain, self._home)
+        tx, known = self._looking(connection)
         query = select(log.c.seq, log.c.line, log.c.hash).where(log.c.chain == self._chain, log.c.seq > self._written)
-        known = self._written > 0 and self.journal.as_left()
         rows = connection.execute(query.order_by(log.c.seq).limit(_BATCH)).all() if known else []
         tx.lines = [Line(*row) for row in rows]
         tx.wants_all = not known or len(rows) == _BATCH
         return tx, None
+
+    def _looking(self, connection: Connection) -> tuple[Transaction, bool]:
+        """A look at the log's table, and whether it is known where the file stands; else all of it is looked at."""
+        known = self._written > 0 and self.journal.as_left()
+        tx = Transaction(connection, 0.0, self.database, self._chain, self._home, wants_all=not known)
+        return tx, known
 
     def _write_out(self, done: Sequence[tuple[Transaction, object]]) -> None:
         """What was committed together, synced together."""
@@ -549,6 +597,12 @@ def _changed(tx: Transaction, request: Request, **values: object) -> Request:
     return as_request(row)
 
 
+_SET_AT_THE_END = (
+    *("state", "decided_at", "decided_by", "decided_name", "reason", "via", "edited", "caged"),
+    *("tool_input", "command"),
+)
+
+
 @cache
 def _ending(state: State, in_time: bool, shared: bool) -> Update:
     """The conditional UPDATE that ends a request; what is set comes with the call. Building it costs more than running
@@ -558,6 +612,7 @@ def _ending(state: State, in_time: bool, shared: bool) -> Update:
         requests.c.digest == bindparam("shown"),
         requests.c.state.in_([start for start in State if may(start, state)]),
     )
+    query = query.values({name: bindparam(f"to_{name}", type_=requests.c[name].type) for name in _SET_AT_THE_END})
     if in_time:
         query = query.where(requests.c.expires_at > (SERVERS_TIME if shared else bindparam("moment", type_=Double)))
     return query.returning(requests)
@@ -568,45 +623,45 @@ def _end(
 ) -> Request | None:
     """The conditional UPDATE that decides: the first one wins. Masks what was asked, logs, returns the ended row."""
     query = _ending(state, in_time, tx.database.shared)
+    command = None if request.command is None else mask(request.command)
+    reason = mask(how.reason)
     values: dict[str, Any] = {
         "this": request.id,
         "shown": request.digest,
-        "state": state,
-        "decided_at": tx.now,
-        "decided_by": how.user or how.by,
-        "decided_name": how.name,
-        "reason": mask(how.reason),
-        "via": how.by,
-        "edited": None if how.edited is None else mask(how.edited),
-        "caged": int(request.caged or how.choice is Choice.CAGED),
-        "tool_input": json.dumps(mask_value(dict(request.tool_input))),
-        "command": None if request.command is None else mask(request.command),
+        "to_state": state,
+        "to_decided_at": tx.now,
+        "to_decided_by": how.user or how.by,
+        "to_decided_name": how.name,
+        "to_reason": reason,
+        "to_via": how.by,
+        "to_edited": None if how.edited is None else mask(how.edited),
+        "to_caged": int(request.caged or how.choice is Choice.CAGED),
+        "to_tool_input": json.dumps(mask_value(dict(request.tool_input))),
+        "to_command": command,
     }
     if in_time and not tx.database.shared:
         values["moment"] = tx.now
-    row = tx.connection.execute(query, values).first()
-    if row is None:
-        return None
-    ended = as_request(row)
-    tx.masked = True
     if log:
-        tx.log(_entry(ended, how.by, tx.now, how.user), ended.chain)
-    return ended
+        entry = _entry(replace(request, state=state, command=command, reason=reason), how.by, tx.now, how.user)
+        row = tx.changed(query, values, entry, request.chain)
+    else:
+        row = tx.connection.execute(query, values).first()
+    tx.masked = tx.masked or row is not None
+    return None if row is None else as_request(row)
 
 
-def _refusal(tx: Transaction, request: Request, decision: Decision) -> Verdict | None:
+def _refusal(row: Row[*tuple[Any, ...]], request: Request, decision: Decision) -> Verdict | None:
     """Why this click cannot decide this request, None when it can: digest, approver and message must all match."""
     if decision.digest != request.digest:
         return Verdict.STALE
     if decision.by != BY_SLACK:  # the page and the terminal know who is there, and show no messages
         return None
-    card = tx.one(cards, (cards.c.request == request.id) & (cards.c.approver == decision.user))
-    if card is None:
+    if row.asked is None:
         return Verdict.FOREIGN
     if decision.surface == ON_HOME:  # no message: it shows each request whole, and the digest binds the button to that
         return None
     # A click can overtake the reply to our post: then the message is not on file yet, and the digest binds it.
-    if card.message and (card.channel, card.message) != (decision.channel, decision.message):
+    if row.message and (row.channel, row.message) != (decision.channel, decision.message):
         return Verdict.STALE
     return None
 
@@ -671,12 +726,16 @@ def _columns(request: Request) -> dict[str, Any]:
 
 
 def as_request(row: Row[*tuple[Any, ...]]) -> Request:
-    values = {column.name: getattr(row, column.name) for column in requests.columns}
-    values["state"] = State(row.state)
-    values["tool_input"] = json.loads(row.tool_input)
-    values["votes"] = tuple((user, name) for user, name in json.loads(row.votes))
+    """The request of a row that begins with the columns of `requests`, in their order."""
+    values = dict(zip(_NAMES, row, strict=False))
+    values["state"] = State(values["state"])
+    values["tool_input"] = json.loads(values["tool_input"])
+    values["votes"] = tuple((user, name) for user, name in json.loads(values["votes"]))
     values |= {name: bool(values[name]) for name in ("rewritable", "caged")}
     return Request(**values)
+
+
+_NAMES = tuple(requests.columns.keys())
 
 
 def _as_rule(row: Row[*tuple[Any, ...]]) -> Rule:

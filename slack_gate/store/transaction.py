@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
@@ -10,8 +12,11 @@ from sqlalchemy import (
     Connection,
     Double,
     Row,
+    Select,
+    Update,
     bindparam,
     cast,
+    exists,
     extract,
     func,
     insert,
@@ -36,13 +41,18 @@ _LAST = "last log line"
 
 @dataclass(slots=True)
 class Transaction:
-    """`now` is one moment for all of it, in seconds since the epoch; `chain` names the log, `home` the daemon."""
+    """`now` is one moment for all of it, in seconds since the epoch; `chain` names the log, `home` the daemon.
+
+    `alone`: it ends with its first change (`Database.run`).
+    """
 
     connection: Connection
     now: float
     database: Database
     chain: str
     home: str
+    alone: bool = False
+    heads: dict[str, tuple[int, str]] = field(default_factory=dict)  # newest lines of logs, as read in it
     lines: list[Line] = field(default_factory=list)
     masked: bool = False
     wants_all: bool = False  # every line that the file lacks, not only those made here
@@ -58,23 +68,59 @@ class Transaction:
         it to its file before it answers.
         """
         chain = chain or self.chain
-        own = chain == self.chain
-        seq, previous = (own and self.database.kept.get(_LAST)) or _last(self.connection, chain)
-        line = chained(entry, seq + 1, previous, self.now)
-        values = {"chain": chain, "seq": line.seq, "line": line.text, "hash": line.hash}
+        line = self._next(entry, chain)
         # Another process may have been first: then this number is taken, and the work begins anew.
-        self.connection.execute(_NEW_LINE, values)
-        if own:
-            self.database.kept[_LAST] = (line.seq, line.hash)
+        self.connection.execute(_NEW_LINE, {"chain": chain, "seq": line.seq, "line": line.text, "hash": line.hash})
+        self._logged(line, chain)
+
+    def changed(
+        self, query: Update, values: Mapping[str, Any], entry: Entry, chain: str = ""
+    ) -> Row[*tuple[Any, ...]] | None:
+        """What an UPDATE of one row returns, with its line in that log; None, and no line, where it changes nothing."""
+        if not self.database.shared:
+            if (row := self.connection.execute(query, values).first()) is not None:
+                self.log(entry, chain)
+            return row
+        chain = chain or self.chain
+        line = self._next(entry, chain)
+        new = {"new_chain": chain, "new_seq": line.seq, "new_line": line.text, "new_hash": line.hash}
+        if self.alone:
+            self.database.commits()
+        row = self.connection.execute(_with_line(query), {**values, **new}).first()
+        if row is not None:
+            self._logged(line, chain)
+        return row
+
+    def _next(self, entry: Entry, chain: str) -> Line:
+        known = self.heads.get(chain) or (self.database.kept.get(_LAST) if chain == self.chain else None)
+        seq, previous = known or _last(self.connection, chain)
+        return chained(entry, seq + 1, previous, self.now)
+
+    def _logged(self, line: Line, chain: str) -> None:
+        self.heads[chain] = line.seq, line.hash
+        if chain == self.chain:
+            self.database.kept[_LAST] = line.seq, line.hash
             self.lines.append(line)
 
     def first(self) -> None:
         """Nobody else takes the next number before this transaction has. For the rare case that somebody did."""
         if self.database.shared:
+            if self.alone:
+                self.connection.exec_driver_sql("BEGIN")
+                self.alone = False
             self.connection.execute(_LOCK)
 
     def one(self, table: Any, condition: ColumnElement[bool]) -> Row[*tuple[Any, ...]] | None:
         return self.connection.execute(select(table).where(condition)).first()
+
+
+@cache
+def _with_line(query: Update) -> Select[Any]:
+    """The UPDATE and, if it changes a row, the new line, in one statement: one way to the server instead of two."""
+    changed = query.cte("changed")
+    new = {column.name: bindparam(f"new_{column.name}", type_=column.type) for column in log.columns}
+    line = insert(log).from_select(list(new), select(*new.values()).where(exists(select(changed)))).cte("line")
+    return select(changed).add_cte(line)
 
 
 def _last(connection: Connection, chain: str) -> tuple[int, str]:

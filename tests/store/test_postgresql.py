@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from slack_gate.core.ports import Entry, Verdict
-from slack_gate.core.request import Choice, Request
+from slack_gate.core.request import Choice, Request, State
 from slack_gate.errors import StoreError
 from slack_gate.store import database, engines
 from slack_gate.store.database import Database
@@ -116,6 +116,76 @@ async def test_opposite_clicks_on_two_daemons_decide_once(place: Place, tmp_path
         assert other.log.read_text() == ""
         with place.log.open("rb") as lines:
             assert verify(lines, await a.log_head()) is None
+
+
+async def test_a_decision_for_another_daemon_is_two_statements_and_its_answer_one(place: Place, tmp_path: Path) -> None:
+    async with place.store(home="a:/x") as a, _other(place, tmp_path).store(home="b:/x") as b:
+        for number in (1, 2):
+            await submitted(a, _numbered(number))
+        await b.decided(click(request="SG-1"), (), (), NOW)
+        await a.settled("SG-1")
+        said: list[str] = []
+        for store in (a, b):
+            event.listen(store.database._engine, "before_cursor_execute", lambda *sent: said.append(sent[2][:6]))
+        assert (await b.decided(click(request="SG-2"), (), (), NOW)).verdict is Verdict.DECIDED
+        assert said == ["SELECT", "WITH c"]
+        row = await a.settled("SG-2")
+        assert row is not None and row.state is State.APPROVED
+        assert said == ["SELECT", "WITH c", "SELECT"]
+        assert place.decisions() == ["pending", "pending", "approved", "approved"]
+
+
+async def test_decisions_of_others_and_a_busy_home_make_one_chain(place: Place, tmp_path: Path) -> None:
+    """Both number the lines of one log, in transactions and in single statements, and nobody's click is lost."""
+    async with place.store(home="a:/x") as a, _other(place, tmp_path).store(home="b:/x") as b:
+        for number in range(40):
+            await submitted(a, _numbered(number))
+        clicks, *_ = await asyncio.gather(
+            asyncio.gather(*(b.decided(click(request=f"SG-{number}"), (), (), NOW) for number in range(40))),
+            *(a.answered(GREEN) for _ in range(120)),
+        )
+        assert {made.verdict for made in clicks} == {Verdict.DECIDED}
+        assert (await a.settled("SG-39")) is not None
+        with place.log.open("rb") as lines:
+            assert verify(lines, await a.log_head()) is None
+        assert len(place.decisions()) == 40 + 40 + 120
+
+
+async def test_a_decision_whose_connection_is_lost_is_not_made_again(
+    postgresql: Server, place: Place, tmp_path: Path
+) -> None:
+    """Nobody knows whether it was made: whoever clicked hears that, and no second try decides anew."""
+    async with place.store(home="a:/x") as a, _other(place, tmp_path).store(home="b:/x") as b:
+        await submitted(a)
+        with postgresql.connect(place.url.rpartition("/")[2]) as other:
+            other.execute("BEGIN")
+            other.execute("SELECT * FROM requests FOR UPDATE")
+            click_ = asyncio.create_task(b.decided(click(), (), (), NOW))
+            blocked = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+            async with asyncio.timeout(10):
+                while (found := other.execute(blocked).fetchone()) is None:  # noqa: ASYNC110 - a lock tells nobody
+                    await asyncio.sleep(0.02)
+            other.execute("SELECT pg_terminate_backend(%s)", found)
+            other.execute("ROLLBACK")
+            with pytest.raises(StoreError):
+                await click_
+        assert await a.request("SG-1") == REQUEST
+        assert (await b.decided(click(), (), (), NOW)).verdict is Verdict.DECIDED
+
+
+async def test_a_daemon_whose_clock_lags_decides_nothing_late_and_logs_nothing(place: Place) -> None:
+    async with place.store() as store:
+        await submitted(store, replace(REQUEST, created_at=NOW - 20, expires_at=NOW - 10))
+        assert (await store.decided(click(), (), (), NOW - 15)).verdict is Verdict.ENDED
+        row = await store.settled("SG-1")
+        assert row is not None and row.state is State.PENDING
+        assert place.decisions() == ["pending"]
+
+
+def _other(place: Place, tmp_path: Path) -> Place:
+    """Another daemon's home on the same database."""
+    (tmp_path / "other").mkdir()
+    return Place(tmp_path / "other", place.url)
 
 
 def _numbered(number: int) -> Request:
