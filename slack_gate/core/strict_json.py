@@ -6,13 +6,16 @@ import json
 import math
 from typing import Any, NoReturn
 
+MAX_DEPTH = 64  # values within values: whoever reads, masks or draws it later goes down once a level
+
 
 class NotStrict(Exception):
     """The message is a sentence's end: "… is not UTF-8"."""
 
 
 def strict_object(data: bytes) -> dict[str, Any]:
-    """The one JSON object in `data`. Raises NotStrict for duplicate keys, NaN, NUL, lone surrogates, a BOM."""
+    """The one JSON object in `data`. Raises NotStrict for duplicate keys, NaN, NUL, lone surrogates, a BOM, and what is
+    nested deeper than MAX_DEPTH."""
     try:
         value = json.loads(
             data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_constant, parse_float=_finite
@@ -45,15 +48,19 @@ def _constant(name: str) -> NoReturn:
 
 
 def _plain_texts(value: object) -> None:
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, dict):
-            waiting += [*item.keys(), *item.values()]
-        elif isinstance(item, list):
-            waiting += item
-        elif isinstance(item, str) and ("\0" in item or not _encodable(item)):
-            raise NotStrict("holds a NUL or a lone surrogate")
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        below: list[object] = []
+        for item in level:
+            if isinstance(item, dict):
+                below += [*item.keys(), *item.values()]
+            elif isinstance(item, list):
+                below += item
+            elif isinstance(item, str) and ("\0" in item or not _encodable(item)):
+                raise NotStrict("holds a NUL or a lone surrogate")
+        level = below
+    if level:
+        raise NotStrict(f"is nested deeper than {MAX_DEPTH} levels")
 
 
 def _encodable(text: str) -> bool:
