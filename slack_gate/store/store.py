@@ -56,6 +56,10 @@ _TO_DECIDE = (
 )
 MAX_LOOK_BACK = 2000  # requests that a new rule is held against
 MORE_S = 300.0  # what "more time" gives
+_NAMELESS = ""  # who votes on the page or at the terminal: only Slack tells people apart
+_NOBODY_ELSE = (
+    "Several people must approve it, one has, and here nobody can tell whether you are another one. Approve it in Slack."
+)
 
 T = TypeVar("T")
 
@@ -147,8 +151,11 @@ class Store:
                 return Click(Verdict.ENDED, request)
             if decision.choice is Choice.MORE:
                 return _extended(tx, request, decision)
-            if decision.choice is not Choice.DENY and (counted := _counted(tx, request, decision)) is not None:
-                return Click(Verdict.COUNTED, counted)
+            if decision.choice is not Choice.DENY:
+                if request.quorum > 1 and decision.by != BY_SLACK and request.votes:
+                    return Click(Verdict.UNFIT, request, why=_NOBODY_ELSE)
+                if (counted := _counted(tx, request, decision)) is not None:
+                    return Click(Verdict.COUNTED, counted)
             state = _DECIDES[decision.choice]
             ended = _end(tx, request, state, decision, in_time=True)
             if ended is None:
@@ -573,8 +580,10 @@ def _extended(tx: Transaction, request: Request, decision: Decision) -> Click:
 
 def _counted(tx: Transaction, request: Request, decision: Decision) -> Request | None:
     """One approval of several, on file; None when it is the last one that was missing."""
-    votes = {user: name for user, name in request.votes}
-    votes[decision.user] = decision.name
+    votes = dict(request.votes)
+    if decision.by == BY_SLACK:
+        votes.pop(_NAMELESS, None)  # may have been this very person
+    votes[decision.user if decision.by == BY_SLACK else _NAMELESS] = decision.name
     if len(votes) >= request.quorum:
         return None
     changed = _changed(tx, request, votes=json.dumps(list(votes.items())))
