@@ -58,7 +58,8 @@ MAX_LOOK_BACK = 2000  # requests that a new rule is held against
 MORE_S = 300.0  # what "more time" gives
 _NAMELESS = ""  # who votes on the page or at the terminal: only Slack tells people apart
 _NOBODY_ELSE = (
-    "Several people must approve it, one has, and here nobody can tell whether you are another one. Approve it in Slack."
+    "Several people must approve it, and here nobody can tell whether you are another one than who did. "
+    "Approve it in Slack."
 )
 
 T = TypeVar("T")

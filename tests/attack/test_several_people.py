@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ POLICY = """
 command = "git push ..."
 approvals = 2
 """
-ANA_ELSEWHERE = [
+ANA_ELSEWHERE: list[dict[str, Any]] = [
     {"by": BY_PAGE, "user": "human", "name": "a person on the page"},
     {"by": BY_TERMINAL, "user": "ana", "name": "ana"},
 ]
@@ -24,11 +25,11 @@ ANA_ELSEWHERE = [
 
 @pytest.mark.parametrize("slack_first", [True, False])
 @pytest.mark.parametrize("elsewhere", ANA_ELSEWHERE, ids=["page", "terminal"])
-async def test_one_person_at_two_surfaces_is_one(tmp_path: Path, elsewhere: dict[str, str], slack_first: bool) -> None:
+async def test_one_person_at_two_surfaces_is_one(tmp_path: Path, elsewhere: dict[str, Any], slack_first: bool) -> None:
     (tmp_path / "policy.toml").write_text(f"[gate]\n{POLICY}")
     async with desk(tmp_path, approvers=("U0ANA", "U0BOB"), page="http://127.0.0.1:1/", terminal=True) as d:
         request = await d.asked(d.event("git push origin main"))
-        ways: list[dict[str, str]] = [{}, elsewhere] if slack_first else [elsewhere, {}]
+        ways: list[dict[str, Any]] = [{}, elsewhere] if slack_first else [elsewhere, {}]
         first, second = [await d.click(request, **way) for way in ways]
         assert first.verdict is Verdict.COUNTED
         assert second.verdict is (Verdict.UNFIT if slack_first else Verdict.COUNTED)
