@@ -6,10 +6,13 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from slack_gate.core import hosts
+from slack_gate.core.change import FileNow
 from slack_gate.core.display import one_line, shape, units, visible
 from slack_gate.core.event import APPROVAL, OWN_TOOLS, SHELL_TOOLS
 from slack_gate.core.fields import Part, parts
-from slack_gate.core.reach import mcp
+from slack_gate.core.kinds import remark
+from slack_gate.core.reach import mcp, programs, reach, unpinned
 from slack_gate.core.request import Request
 from slack_gate.core.rules import Key
 from slack_gate.core.secrets import mask
@@ -19,6 +22,7 @@ SEGMENT = 200  # characters of the part of a call that a reason names
 MAX_TOOL = 100
 MAX_CWD = 1000
 MAX_ARRIVAL = 400
+UNPINNED = "It names what it runs by a pattern or a variable: another file may run than stands there now"
 
 
 def headline(request: Request) -> str:
@@ -74,6 +78,29 @@ def because(request: Request, limit: int) -> str:
         if isinstance(value, str) and not {"(", ")"} & set(part := mask(value)[:SEGMENT]):
             why = why.replace(f" ({part})", "", 1)
     return one_line(why, limit)
+
+
+def grounds(request: Request, limit: int) -> list[str]:
+    """Why it is asked, and what it reaches."""
+    touched = ", ".join(reach(request))
+    return [f"Asked because {because(request, limit)}", *([f"Reaches: {touched}"] if touched else [])]
+
+
+def remarks(request: Request, file: FileNow | None = None) -> list[str]:
+    """What is to be said about its hosts, its file, and what it names by a pattern."""
+    if request.command is not None:
+        return list(filter(None, [hosts.listed(mask(request.command)), UNPINNED if unpinned(request.command) else ""]))
+    url = request.tool_input.get("url")
+    return list(filter(None, [hosts.about_host(mask(url)) if isinstance(url, str) else "", remark(request, file)]))
+
+
+def counted(request: Request) -> list[str]:
+    """The programs of a command; who has approved so far, where several must."""
+    found = [] if request.command is None else [programs(request.command)]
+    if request.quorum > 1:
+        names = ", ".join(one_line(name or user, 40) for user, name in request.votes[:5])
+        found.append(f"Approvals: {len(request.votes)} of {request.quorum}{f': {names}' if names else ''}")
+    return found
 
 
 def measure(request: Request, literal: Sequence[Part]) -> list[str]:

@@ -13,17 +13,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slack_gate.core import hosts
 from slack_gate.core.change import FileNow
 from slack_gate.core.display import one_line, units, visible
 from slack_gate.core.fields import Part
-from slack_gate.core.kinds import parts_now, remark
+from slack_gate.core.kinds import parts_now
 from slack_gate.core.offers import NOTHING, Offers
 from slack_gate.core.outcome import ended_at, outcome_of
-from slack_gate.core.reach import first_programs, programs, reach, unpinned
+from slack_gate.core.reach import first_programs, reach
 from slack_gate.core.request import Choice, Request, State
-from slack_gate.core.secrets import mask
-from slack_gate.core.wording import MAX_CWD, MAX_TOOL, always, because, headline, measure, no_always, origin, place
+from slack_gate.core.wording import (
+    MAX_CWD,
+    MAX_TOOL,
+    always,
+    counted,
+    grounds,
+    headline,
+    measure,
+    no_always,
+    origin,
+    place,
+    remarks,
+)
 from slack_gate.slack.blocks import Block, button, clock, confirm, context, plain, section
 
 # Lengths in UTF-16 units. All blocks of a message together fail at an undocumented 11,000 or so; planned are 8,000,
@@ -110,10 +120,10 @@ def card(request: Request, offers: Offers = NOTHING, file: FileNow | None = None
         clock(request.expires_at, "Expires "),
         *said,
         _lines(*remarks(request, file), origin(request), _about_always(request, offers, offer)),
-        _lines(*_programs(request), *_votes(request), *measure(request, shown[:number])),
+        _lines(*counted(request), *measure(request, shown[:number])),
     ]
-    top = "\n".join([headline(request), _asked_because(request)])
-    blocks = [section(top), *literal, context(*facts)]
+    top = _lines(headline(request), *grounds(request, MAX_WHY))
+    blocks = [{"type": "section", "text": top}, *literal, context(*facts)]
     if hidden and not complete:
         blocks.append(section(_INCOMPLETE))
     blocks.append(_buttons(request, offers, offer, complete or not hidden))
@@ -226,32 +236,6 @@ def _preformatted_if(text: str) -> list[Block]:
     return [preformatted(text)] if text else []
 
 
-def _asked_because(request: Request) -> str:
-    touched = ", ".join(reach(request))
-    why = f"Asked because {because(request, MAX_WHY)}"
-    return f"{why}\nReaches: {touched}" if touched else why
-
-
-def remarks(request: Request, file: FileNow | None = None) -> list[str]:
-    """What is to be said about its hosts, its file, and what it names by a pattern; empty texts among it."""
-    url = request.tool_input.get("url") if request.command is None else None
-    host = hosts.about_host(mask(url)) if isinstance(url, str) else ""
-    if request.command is None:
-        return [host, remark(request, file)]
-    return [hosts.listed(mask(request.command)), _UNPINNED if unpinned(request.command) else ""]
-
-
-def _programs(request: Request) -> list[str]:
-    return [] if request.command is None else [programs(request.command)]
-
-
-def _votes(request: Request) -> list[str]:
-    if request.quorum <= 1:
-        return []
-    names = ", ".join(one_line(name or user, 40) for user, name in request.votes[:5])
-    return [f"Approvals: {len(request.votes)} of {request.quorum}{f': {names}' if names else ''}"]
-
-
 def _asked_by(request: Request) -> str:
     tool = "" if request.command is not None else f" for {one_line(request.tool, MAX_TOOL)}"
     return f"{one_line(request.agent, 40)} asked{tool}\n{place(request)}\n{origin(request)}"
@@ -331,4 +315,3 @@ def escaped(line: str) -> str:
 _CONFIRM = "From now on this runs without asking, until revoked: "
 _INCOMPLETE = "The whole of it is being put into the thread. Until it is there, it cannot be approved."
 _CHANGED_LINES = "Only the changed lines; the whole is in the thread."
-_UNPINNED = "It names what it runs by a pattern or a variable: another file may run than stands there now"

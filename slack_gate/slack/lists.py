@@ -18,7 +18,7 @@ from slack_gate.core.outcome import outcome_of
 from slack_gate.core.reach import programs, reach
 from slack_gate.core.request import Choice, Request, State
 from slack_gate.core.secrets import mask
-from slack_gate.core.wording import MAX_TOOL, because, headline, place
+from slack_gate.core.wording import MAX_TOOL, because, headline, place, remarks
 from slack_gate.slack.blocks import Block, button, confirm, context, plain, section
 from slack_gate.slack.cards import (
     MENU,
@@ -28,7 +28,6 @@ from slack_gate.slack.cards import (
     Picture,
     escaped,
     preformatted,
-    remarks,
     value_of,
 )
 

@@ -7,6 +7,7 @@ wrote itself: a form's token is bound to the request and to what was shown of it
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -19,6 +20,7 @@ import jinja2
 import structlog
 from aiohttp import web
 
+from slack_gate.core.change import FileNow
 from slack_gate.core.cord import PLACES, Pull, state
 from slack_gate.core.outcome import sentence
 from slack_gate.core.ports import Verdict
@@ -31,7 +33,7 @@ from slack_gate.web.cord import Controls, pulled, shown
 from slack_gate.web.login import USER, Entry, Login
 from slack_gate.web.peer import tcp_peer_uid
 from slack_gate.web.server import BODY_S, LOOPBACK, Handler, held6, is_foreign, on_loopback, opened
-from slack_gate.web.shown import past, pending
+from slack_gate.web.shown import Pending, past, pending
 
 HERE = Path(__file__).parent
 MAX_FORM = 64 * 1024
@@ -81,7 +83,8 @@ class Requests(Protocol):
 
 
 class Page:
-    """`home` names this daemon's requests; `health` is the daemon's, as JSON."""
+    """`home` names this daemon's requests; `health` is the daemon's, as JSON; `file` says what stands in the file that
+    a call would change."""
 
     def __init__(
         self,
@@ -92,6 +95,7 @@ class Page:
         health: Callable[[], bytes],
         clock: Callable[[], float],
         controls: Controls,
+        file: Callable[[Request], FileNow | None] = lambda request: None,
     ) -> None:
         self.login = Login(clock)
         self.port = 0  # until it is open
@@ -102,6 +106,7 @@ class Page:
         self._health = health
         self._clock = clock
         self._controls = controls
+        self._file = file
         self._viewers = 0
         self._version = 0  # grows with each change
         changes.also(self._newer)
@@ -177,11 +182,16 @@ class Page:
         page = self._templates.get_template("page.html").render(
             version=version,
             host=socket.gethostname(),
-            pending=[pending(one, self.login.token(one.id, one.digest), self._gate.offers(one)) for one in waiting],
+            pending=[self._pending(one) for one in waiting],
             past=[past(one) for one in ended],
             cord=state(await self._controls.cord()),
         )
         return web.Response(text=page, content_type="text/html")
+
+    def _pending(self, request: Request) -> Pending:
+        file = self._file(request)
+        token = self.login.token(request.id, _bound(request, file))
+        return pending(request, token, self._gate.offers(request), file)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """The newest version at first and after each change; somebody looks at the page as long as it listens."""
@@ -218,7 +228,7 @@ class Page:
             return self._sentence(400, "Nothing was decided", f"The reason is longer than {MAX_REASON} characters.")
         row = await self._requests.request(identity)
         # Without its token a form decides nothing: no request has an empty digest. The gate logs the attempt.
-        known = row is not None and self.login.is_token(form.get("token", ""), row.id, row.digest)
+        known = row is not None and self.login.is_token(form.get("token", ""), row.id, _bound(row, self._file(row)))
         digest = row.digest if row is not None and known else ""
         decision = Decision(identity[:100], digest, choice, by=BY_PAGE, user=USER, name=NAME, reason=reason)
         click = await self._gate.decide(decision)
@@ -265,13 +275,16 @@ class Page:
         waiting = await self._requests.pending(self._home)
         states = await self._requests.counted(self._home)
         oldest = max((self._clock() - one.created_at for one in waiting), default=0.0)
-        healthy = json.loads(self._health()).get("healthy") is True
+        health = json.loads(self._health())
         lines = [
             *_metric("requests", "gauge", "Requests on file, by state", {f'state="{k}"': v for k, v in states.items()}),
             *_metric("oldest_pending_seconds", "gauge", "Age of the oldest pending request", {"": round(oldest, 3)}),
             *_metric("page_viewers", "gauge", "Pages that are open", {"": self._viewers}),
             *_metric("page_login_failures_total", "counter", "Wrong passwords", {"": self.login.failures}),
-            *_metric("healthy", "gauge", "1 when slack-gate status says healthy", {"": int(healthy)}),
+            *_metric(
+                "healthy", "gauge", "1 when slack-gate status says healthy", {"": int(health.get("healthy") is True)}
+            ),
+            *_link_metrics(health),
         ]
         text = "\n".join(lines) + "\n"
         return web.Response(body=text.encode(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
@@ -286,6 +299,14 @@ def announced(page: Page, home: Path, terminal: bool) -> Iterator[str]:
     path = home / "page-password"
     with page.login.written(path):
         yield f"Approve at {page.address}  user: {USER}  password file: {path}"
+
+
+def _bound(request: Request, file: FileNow | None) -> str:
+    """What the token of a request's form is bound to: all that was shown."""
+    if file is None:
+        return request.digest
+    seen = json.dumps([file.text, file.why, file.missing])
+    return f"{request.digest} {hashlib.sha256(seen.encode()).hexdigest()}"
 
 
 async def _static(request: web.Request) -> web.Response:
@@ -333,6 +354,24 @@ def _plain(status: int, words: str, headers: Mapping[str, str] | None = None) ->
 def _uid(request: web.Request) -> int | None:
     transport = request.transport
     return None if transport is None else tcp_peer_uid(transport.get_extra_info("socket"))
+
+
+def _link_metrics(health: Mapping[str, Any]) -> list[str]:
+    """None where Slack is not used."""
+    if health.get("lines") is None:
+        return []
+    silent, ends = health["lastInboundSeconds"], {f"why={_label(why)}": n for why, n in health["lineEnds"].items()}
+    return [
+        *_metric("slack_lines", "gauge", "Open connections to Slack", {"": health["lines"]}),
+        *_metric("slack_silent_seconds", "gauge", "Time since anything came in from Slack", {"": silent}),
+        *_metric("slack_line_ends_total", "counter", "Connections to Slack that ended or did not open, by why", ends),
+        *_metric("slack_other_connections", "gauge", "Other connections of this app", {"": health["otherConnections"]}),
+    ]
+
+
+def _label(value: str) -> str:
+    escaped = value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    return f'"{escaped}"'
 
 
 def _metric(name: str, kind: str, words: str, values: Mapping[str, Any]) -> list[str]:

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from slack_gate.core.display import one_line, visible
-from slack_gate.core.fields import parts
+from slack_gate.core.change import FileNow
+from slack_gate.core.display import one_line
+from slack_gate.core.fields import Part
+from slack_gate.core.kinds import parts_now
 from slack_gate.core.offers import Offers
 from slack_gate.core.outcome import ended_at, outcome_of
 from slack_gate.core.request import Request
-from slack_gate.core.secrets import mask
-from slack_gate.core.wording import always, headline, measure, origin, place
+from slack_gate.core.wording import (
+    always,
+    counted,
+    grounds,
+    headline,
+    measure,
+    no_always,
+    origin,
+    place,
+    remarks,
+)
 
 MAX_SUMMARY = 300  # of what was asked, in the history
+MAX_WHY = 400
+FOLDED = 60  # lines of a change; of a longer one, those that change stand above, and the whole unfolds
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +41,11 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Literal lines below a caption, which may be empty."""
+    """Literal lines below a caption, which may be empty; `whole` unfolds where `lines` are not all."""
 
     caption: str
     lines: Sequence[Line]
+    whole: Sequence[Line] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +59,7 @@ class Pending:
     id: str
     token: str
     headline: str
+    grounds: Sequence[str]
     texts: Sequence[Text]
     facts: Sequence[str]
     always: str  # what Always would remember, empty where it is not offered
@@ -64,52 +78,40 @@ class Past:
     ended: Moment
 
 
-def pending(request: Request, token: str, offers: Offers) -> Pending:
-    """All of it: what is not shown whole is not offered for approval."""
-    found = parts(request)
-    texts = [Text(part.caption, [Line(line) for line in part.shown.split("\n")]) for part in found]
+def pending(request: Request, token: str, offers: Offers, file: FileNow | None = None) -> Pending:
+    """All of it: what is not shown whole is not offered for approval. `file` is the one that the call would change."""
+    found = parts_now(request, file)
     # As on the card: the size and the last line are those of the command, or of the content below its path.
     literal = found[:1] if request.command is not None else found
     return Pending(
         request.id,
         token,
         headline(request),
-        [*texts, *_change(request)],
-        [
-            *_votes(request),
-            *measure(request, literal),
-            place(request),
-            f"Asked because {one_line(mask(request.why), 400)}",
-            origin(request),
-        ],
+        grounds(request, MAX_WHY),
+        [_text(part) for part in found],
+        [*remarks(request, file), *counted(request), *measure(request, literal), place(request), origin(request)],
         always(offers.keys, offers.caged),
-        "several people must approve" if request.quorum > 1 else "nothing of this can be remembered exactly",
+        no_always(request),
         offers.cage,
         offers.more,
         moment(request.expires_at),
     )
 
 
-def _votes(request: Request) -> list[str]:
-    if request.quorum <= 1:
-        return []
-    names = ", ".join(one_line(name or user, 40) for user, name in request.votes)
-    return [f"Approvals: {len(request.votes)} of {request.quorum}{f' ({names})' if names else ''}"]
+def _text(part: Part) -> Text:
+    lines = _lines(part.shown, bool(part.gist))
+    if not part.gist or len(lines) <= FOLDED or len(part.gist) >= len(part.shown):
+        return Text(part.caption, lines)
+    return Text(part.caption, _lines(part.gist, True), lines)
 
 
-def _change(request: Request) -> Iterator[Text]:
-    """Of a call that puts one text in place of another: both, line by line, below the whole of them."""
-    old, new = (request.tool_input.get(name) for name in ("old_string", "new_string"))
-    if request.command is not None or not isinstance(old, str) or not isinstance(new, str):
-        return
-    before, after = (visible(mask(text)).split("\n") for text in (old, new))
-    lines = list(difflib.unified_diff(before, after, n=len(before) + len(after), lineterm=""))[3:]
-    kinds = {"+": "added", "-": "removed"}
-    yield Text("The change, line by line", [Line(line, kinds.get(line[0], "")) for line in lines])
+def _lines(text: str, changes: bool) -> list[Line]:
+    kinds = {"+": "added", "-": "removed"} if changes else {}
+    return [Line(line, kinds.get(line[:1], "")) for line in text.split("\n")]
 
 
 def past(request: Request) -> Past:
-    what = parts(request)[0]
+    what = parts_now(request)[0]
     summary = what.text or what.caption
     if request.command is None:
         summary = f"{request.tool}: {summary}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import socket
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -123,6 +124,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (found / "projects").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(found))
     yield found
+
+
+@pytest.fixture
+def outside() -> Iterator[Path]:
+    """A directory outside the green zone: what is written there is asked."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as found:
+        yield Path(found)
 
 
 @asynccontextmanager

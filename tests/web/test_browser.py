@@ -14,7 +14,8 @@ from playwright.async_api import Browser, BrowserContext, Page, expect
 from sqlalchemy import update
 
 from slack_gate.core.event import ToolEvent
-from slack_gate.core.request import State
+from slack_gate.core.request import Request, State
+from slack_gate.daemon.files_now import FilesNow
 from slack_gate.daemon.gate import Caller
 from slack_gate.store.tables import requests
 from tests.local_slack.screens import ARTIFACTS, CHROMIUM, chromium
@@ -120,6 +121,16 @@ async def test_by_keyboard_alone(browser: Browser, doors: Doors) -> None:
     assert seen.problems == []
 
 
+async def a_write(doors: Doors, file: Path, content: str) -> Request:
+    """A hook's Write that waits; the page draws it as a change to the file as it is."""
+    files = FilesNow(lambda path: False)
+    doors.page._file, doors.daemon.gate._files = files.of, files
+    event = ToolEvent("codex", "s", "c", "Write", {"file_path": str(file), "content": content}, "/srv")
+    request = await doors.daemon.gate.submit(event, Caller("a" * 32, 60.0))
+    assert isinstance(request, Request)
+    return request
+
+
 async def focused(page: Page, label: str) -> bool:
     return bool(await page.evaluate("document.activeElement.textContent") == label)
 
@@ -160,11 +171,52 @@ async def test_a_card_that_stays_is_told_what_is_new(browser: Browser, doors: Do
     await expect(page.locator(".facts")).to_contain_text("Approvals: 0 of 2")
     await page.locator("textarea").fill("looks right")
     await page.get_by_role("button", name="Approve", exact=True).click()
-    await expect(page.locator(".facts")).to_contain_text("Approvals: 1 of 2 (a person on the page)")
+    await expect(page.locator(".facts")).to_contain_text("Approvals: 1 of 2: a person on the page")
     await expect(page.locator("textarea")).to_have_value("looks right")
     await expect(page.get_by_role("button", name="Approve", exact=True)).to_be_focused()
     row = await store.request(request.id)
     assert row is not None and row.state is State.PENDING
+    assert seen.problems == []
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+async def test_a_file_that_changed_is_drawn_anew_before_anything_is_decided(
+    browser: Browser, doors: Doors, screen: str, outside: Path
+) -> None:
+    file = outside / "app.conf"
+    file.write_text("port = 80\n")
+    request = await a_write(doors, file, "port = 8080\n")
+    seen = await visit(browser, doors, screen)
+    page = seen.page
+    await expect(page.locator("pre .removed")).to_have_text("-port = 80")
+    await seen.shot(f"change-{screen}")
+    await page.locator("textarea").fill("fine so far")
+    file.write_text("port = 81\n")
+    await page.get_by_role("button", name="Approve", exact=True).click()
+    await expect(page.locator("pre .removed")).to_have_text("-port = 81")
+    await expect(page.locator(".said")).to_contain_text("The file has changed")
+    await expect(page.locator("textarea")).to_have_value("fine so far")
+    row = await doors.daemon.store.request(request.id)
+    assert row is not None and row.state is State.PENDING
+    await page.get_by_role("button", name="Approve", exact=True).click()
+    await expect(page.get_by_role("article")).to_have_count(0)
+    row = await doors.daemon.store.request(request.id)
+    assert row is not None and row.state is State.APPROVED
+    assert [problem for problem in seen.problems if "409" not in problem] == []  # Chromium tells of it by itself
+
+
+async def test_of_a_long_change_the_changed_lines_stand_first(browser: Browser, doors: Doors, outside: Path) -> None:
+    file = outside / "app.conf"
+    file.write_text("".join(f"line {number}\n" for number in range(300)))
+    await a_write(doors, file, file.read_text().replace("line 150\n", "line 150b\n"))
+    seen = await visit(browser, doors, "phone")
+    page = seen.page
+    await expect(page.locator("pre").nth(1)).to_contain_text("-line 150\n+line 150b")
+    assert len((await page.locator("pre").nth(1).text_content() or "").split("\n")) < 20
+    await expect(page.get_by_text("line 299")).to_have_count(2)  # the last line, by the buttons, and in the whole
+    await expect(page.locator("details pre")).not_to_be_visible()
+    await page.get_by_text("The whole, 302 lines").click()
+    await expect(page.locator("details pre")).to_contain_text(" line 299")
     assert seen.problems == []
 
 

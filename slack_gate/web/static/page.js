@@ -26,6 +26,7 @@ function take(html) {
   for (const card of cards.map((card) => ready(document.adoptNode(card)))) {
     const shown = document.getElementById(card.id);
     if (!shown) list.append(card);
+    else if (token(shown) !== token(card)) draw(card, shown);
     else shown.querySelector(".facts").replaceWith(card.querySelector(".facts")); // nothing there takes the focus
   }
   const count = fresh.getElementById("count").textContent;
@@ -37,6 +38,18 @@ function take(html) {
   if (past.innerHTML !== now.innerHTML) past.replaceWith(now);
   document.title = fresh.title;
   document.body.dataset.version = fresh.body.dataset.version;
+}
+
+const token = (card) => card.querySelector("[name=token]").value;
+
+// What it would change is not what was shown any more: to be read again, with the reason that was typed meanwhile.
+function draw(card, shown) {
+  card.querySelector("textarea").value = shown.querySelector("textarea").value;
+  const inside = shown.contains(document.activeElement);
+  shown.replaceWith(card);
+  settle();
+  say(card.querySelector(".said"), "The file has changed since this was drawn: look at it again.");
+  if (inside) card.querySelector("h2").focus();
 }
 
 // Its request has ended. Where somebody is in it, it goes once they have left it.
