@@ -10,7 +10,7 @@ one request, one card. What is found later, or cannot be looked for, is redrawn 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from typing import Protocol
@@ -119,11 +119,13 @@ class Outbox:
         self._lanes = _Lanes()
         self._placed: dict[int, tuple[str, str]] = {}  # cards that were posted, which could not be put on file yet
         self._refused: str | None = None
-        self._seen: deque[tuple[str, str, str, str]] = deque(maxlen=SEEN)
+        self._seen: dict[tuple[str, str, str, str], None] = {}
 
     def seen(self, request: str, approver: str, channel: str, message: str) -> None:
         """The approver pressed a button of the request in this message, which may be a copy that is not on file."""
-        self._seen.append((request, approver, channel, message))
+        self._seen[request, approver, channel, message] = None
+        if len(self._seen) > SEEN:
+            del self._seen[next(iter(self._seen))]
         self.wake()
 
     def wake(self) -> None:
@@ -146,15 +148,20 @@ class Outbox:
                         await self._cards.resumed(self._clock())
                         resumed = True
                     self._changed.clear()
-                    while self._seen:
-                        await self._cards.seen(*self._seen[0])
-                        self._seen.popleft()
+                    await self._look_up()
                     while await self._start(desk, group):
                         pass
                     await self._rest()
                 except StoreError as error:
                     log.error("cards cannot be drawn", error=str(error))
                     await asyncio.sleep(AWAY_S)
+
+    async def _look_up(self) -> None:
+        """What was clicked on until now; what comes meanwhile is for the next time, or clicks would hold up cards."""
+        clicked = list(self._seen)
+        await asyncio.gather(*(self._cards.seen(*each) for each in clicked))
+        for each in clicked:
+            self._seen.pop(each, None)
 
     async def _start(self, desk: Desk, group: asyncio.TaskGroup) -> bool:
         """Begins what may be drawn now; whether there was any. One task a message: a slow call holds up no other."""

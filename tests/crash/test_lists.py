@@ -71,3 +71,27 @@ async def test_what_was_withdrawn_takes_nobody_elses_buttons(tmp_path: Path) -> 
         await h.ana.click(message, "Approve all 3")
         assert [await wires[f"deploy m{n}"].decision() for n in (1, 2, 3)] == ["allow"] * 3
         await message.wait_for_update(lambda version: not version.buttons)
+
+
+@pytest.mark.timeout(200)
+async def test_clicks_without_end_hold_up_no_card(tmp_path: Path) -> None:
+    """Each is looked up, and the next ones come meanwhile."""
+    async with house(tmp_path) as h:
+        _, card = await h.asked("git push origin ended")
+        await h.ana.click(card, "Deny")
+
+        async def mash() -> None:
+            while True:
+                await h.press(card, "Approve")
+
+        hands = [asyncio.create_task(mash()) for _ in range(8)]
+        try:
+            for number in range(3):
+                hook, asked = await h.asked(f"git push origin b{number}")
+                await h.ana.click(asked, "Approve")
+                assert (await h.ended(hook)).decision == "allow"
+                await asked.wait_for_update(lambda version: not version.buttons)
+        finally:
+            for hand in hands:
+                hand.cancel()
+            await asyncio.gather(*hands, return_exceptions=True)
