@@ -19,6 +19,9 @@ class Hearing(Protocol):
     @property
     def others(self) -> int: ...
 
+    @property
+    def ends(self) -> Mapping[str, int]: ...
+
     def down(self) -> str | None: ...
 
     def fix(self) -> str: ...
@@ -42,6 +45,7 @@ def health(link: Hearing | None, refused: str | None, files: Mapping[str, Path |
         "lastInboundSeconds": round(link.silent_s(), 1) if link else None,
         "fault": ". ".join([*([fault] if fault else []), *cannot_write]) or None,
         "lines": link.lines if link else None,
+        "lineEnds": dict(link.ends) if link else None,
         "otherConnections": link.others if link else None,
         "notes": notes,
         "writable": not cannot_write,

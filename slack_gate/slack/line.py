@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Any
@@ -60,6 +61,7 @@ class Line:
         self._ending: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
         self._answers: set[asyncio.Task[None]] = set()
         self._reader: asyncio.Task[None] | None = None
+        self.opened_at = float("inf")  # by the monotonic clock, once Slack has said hello
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def open(self, url: str) -> int:
@@ -81,6 +83,7 @@ class Line:
             await self._close()
             raise
         self._heard()
+        self.opened_at = time.monotonic()
         self._reader = asyncio.create_task(self._live(self._socket))
         return int(hello.get("num_connections") or 0)
 

@@ -10,6 +10,7 @@ import asyncio
 import os
 import random
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -30,7 +31,8 @@ LINES = 2
 CONNECT_S = 30.0  # for the first line at the start
 OPEN_S = 10.0  # for one line to open
 CALL_S = 10  # seconds for one call of the Web API
-DOWN_S = 20.0  # no inbound traffic for so long: clicks do not arrive
+DOWN_S = 20.0  # no inbound traffic, or no line that stays, for so long: clicks do not arrive
+BRIEF_S = 1.0  # a line that Slack ends sooner brought nothing
 STEADY_S = 60.0  # a line that held so long may be opened again at once
 FIRST_PAUSE_S = 0.5  # before a line is opened again; doubled each time, up to
 MOST_PAUSE_S = 20.0
@@ -134,7 +136,9 @@ class Link:
         self._troubles: dict[int, Trouble] = {}
         self._heard_at = clock()
         self._heard_awake = time.monotonic()  # without sleep: after it, there is time to open the lines again
+        self._stayed_until = time.monotonic()  # when the last line ended that had stayed, while none stays now
         self._first = asyncio.Event()
+        self.ends: Counter[str] = Counter()  # how often lines ended or did not open, by Slack's code or our word
         self.others = 0  # connections of this app that are not ours, as Slack counted when the newest line opened
 
     @asynccontextmanager
@@ -176,8 +180,11 @@ class Link:
             else:
                 opened_at = time.monotonic()
                 why = await line.ending()
+                if time.monotonic() - opened_at > BRIEF_S:
+                    self._stayed_until = time.monotonic()
                 trouble, least = Trouble(why.value, f"Slack ended it: {why.value}" if why.by_slack else why.value), 0.0
             failures = 1 if time.monotonic() - opened_at > STEADY_S else failures + 1
+            self.ends[trouble.code] += 1
             pause = max(_pause(trouble.code, failures), least)
             self._report(number, trouble, pause)
             await asyncio.sleep(pause)
@@ -250,13 +257,17 @@ class Link:
 
     def down(self) -> str | None:
         """Why clicks would not arrive now, None while the link lives or is only just being opened again."""
-        silent = time.monotonic() - self._heard_awake
+        now = time.monotonic()
         trouble = self._trouble()
+        why = f" ({trouble.words})" if trouble else ""
         if self.lines == 0 and trouble is not None and trouble.code in FINAL:
             return f"the link to Slack is down: {trouble.words}"
-        if silent < DOWN_S:
-            return None
-        return f"the link to Slack has been silent for {silent:.0f} s{f' ({trouble.words})' if trouble else ''}"
+        if now - self._heard_awake >= DOWN_S:
+            return f"the link to Slack has been silent for {now - self._heard_awake:.0f} s{why}"
+        stays = any(line.usable and now - line.opened_at > BRIEF_S for line in self._lines)
+        if not stays and now - self._stayed_until >= DOWN_S:
+            return f"no connection to Slack has stayed for {now - self._stayed_until:.0f} s{why}"
+        return None
 
     def notes(self) -> list[str]:
         """What is wrong with the link, with the fix, although it works or may work again by itself."""

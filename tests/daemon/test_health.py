@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ class Hearing:
 
     lines = 2
     others = 0
+    ends: Mapping[str, int] = {"link_disabled": 3}
 
     def __init__(self, down: str | None = None, fix: str = "", notes: tuple[str, ...] = ()) -> None:
         self._down, self._fix, self._notes = down, fix, list(notes)
@@ -47,6 +49,7 @@ def test_all_is_well(log: Path) -> None:
         "lastInboundSeconds": 1.3,
         "fault": None,
         "lines": 2,
+        "lineEnds": {"link_disabled": 3},
         "otherConnections": 0,
         "notes": [],
         "writable": True,
