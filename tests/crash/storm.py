@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -26,6 +27,7 @@ from slack_gate.config import Settings
 from slack_gate.core.request import State
 from slack_gate.local_slack.person import Person
 from slack_gate.local_slack.server import LocalSlack
+from slack_gate.local_slack.visible import Control, Version
 from slack_gate.local_slack.workspace import Message
 from slack_gate.store.log import verify
 from slack_gate.store.store import Store
@@ -35,8 +37,17 @@ from tests.store.server import free_port
 
 ROOT = Path(__file__).parents[2]
 READY_S = 60
-END_S = 180
+END_S = 60  # beyond what a request waits
+HANDS = 6
 LIVE = ("none", "none", 0)
+WORDS = {
+    State.APPROVED: "Approved",
+    State.FINISHED: "pproved",
+    State.LOST: "pproved",
+    State.DENIED: "Denied",
+    State.CANCELLED: "Withdrawn",
+    State.EXPIRED: "xpired",
+}
 
 
 @dataclass
@@ -45,6 +56,7 @@ class Asked:
 
     call: str
     daemon: str
+    command: str
     task: asyncio.Task[tuple[int, bytes, bytes]]
 
 
@@ -57,12 +69,17 @@ class Storm:
     place: Path
     settings: dict[str, Settings]
     chance: random.Random
+    pace: float = 1.0  # times as fast as Slack takes messages and calls; the daemons know
     within: dict[str, tuple[str, ...]] = field(default_factory=dict)  # words before a daemon's command
     dead_s: float = 0.0  # after so long a daemon is taken for dead; 0: as in earnest
     processes: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
     runs: list[asyncio.Task[dict[str, Any] | None]] = field(default_factory=list)
     pressed: dict[str, set[str]] = field(default_factory=dict)  # by request: what was pressed on its cards
+    pressed_at: dict[str, float] = field(default_factory=dict)
+    read: dict[str, str] = field(default_factory=dict)  # by request: what stood above the button that was pressed
+    cards: list[Message] = field(default_factory=list)  # that had a button when they were last looked at
+    looked: int = 0  # so many messages were looked at
     kills: int = 0
     pause: bool = False  # the person looks elsewhere
 
@@ -76,7 +93,7 @@ class Storm:
             notify.bind(address)
             notify.setblocking(False)
             more = {"NOTIFY_SOCKET": address, "SLACK_GATE_DATABASE_URL": settings.database_url}
-            more |= {"TESTS_DEAD_S": str(self.dead_s or "")}
+            more |= {"TESTS_DEAD_S": str(self.dead_s or ""), "TESTS_PACE": str(self.pace)}
             process = await asyncio.create_subprocess_exec(
                 *self.within.get(name, ()),
                 *(sys.executable, "-m", "tests.crash.launcher", *map(str, death), "serve", "--approver", "slack"),
@@ -91,8 +108,12 @@ class Storm:
             await asyncio.wait({told, ended}, timeout=READY_S, return_when=asyncio.FIRST_COMPLETED)
             ready = told.done()
             told.cancel()
-        assert ready or process.returncode == -signal.SIGKILL, (self.place / f"{name}.stderr").read_text()[-3000:]
+        assert ready or process.returncode == -signal.SIGKILL, self.said(name)
         return ready
+
+    def said(self, name: str) -> str:
+        """The end of what its daemons wrote."""
+        return (self.place / f"{name}.stderr").read_text()[-3000:]
 
     async def kill(self, name: str) -> None:
         process = self.processes[name]
@@ -112,17 +133,20 @@ class Storm:
 
     # Agents
 
-    def ask(self, name: str) -> None:
+    def ask(self, name: str) -> asyncio.Task[tuple[int, bytes, bytes]]:
         """A hook of that daemon's agent begins to wait."""
-        call = f"call-{len(self.asked)}"
-        self.asked.append(Asked(call, name, asyncio.create_task(self._hook(name, call))))
+        call = f"call-{len(self.asked):05}"
+        command = f"curl https://example.org/{call}"
+        task = asyncio.create_task(self._hook(name, call, command))
+        self.asked.append(Asked(call, name, command, task))
+        return task
 
-    async def _hook(self, name: str, call: str) -> tuple[int, bytes, bytes]:
+    async def _hook(self, name: str, call: str, command: str) -> tuple[int, bytes, bytes]:
         event = {
             "session_id": f"session-{name}",
             "hook_event_name": "PreToolUse",
             "tool_name": "Bash",
-            "tool_input": {"command": f"curl https://example.org/{call}"},
+            "tool_input": {"command": command},
             "tool_use_id": call,
             "cwd": "/srv",
         }
@@ -140,9 +164,11 @@ class Storm:
     def marks(self) -> Path:
         return self.place / "projects" / "ran"
 
-    def run(self, name: str) -> None:
+    def run(self, name: str) -> asyncio.Task[dict[str, Any] | None]:
         """A program asks the daemon to run a command that leaves one mark each time it runs."""
-        self.runs.append(asyncio.create_task(self._run(name, f"run-{len(self.runs)}")))
+        task = asyncio.create_task(self._run(name, f"run-{len(self.runs):05}"))
+        self.runs.append(task)
+        return task
 
     async def _run(self, name: str, mark: str) -> dict[str, Any] | None:
         """The answer; None when the daemon died before there was one: then nobody asks again."""
@@ -158,39 +184,74 @@ class Storm:
         except aiohttp.ClientError:
             return None
 
-    async def rain(self, total: int, at_once: int, kills: int) -> None:
-        """`total` hooks, `at_once` of them at a time, over all daemons; `kills` of these at random moments. Each is
-        started again at once."""
-        places = set(self.chance.sample(range(at_once, total), kills))
+    async def rain(self, total: int, at_once: int, kills: int, runs: int = 0) -> None:
+        """`total` requests, `at_once` of them at a time, over all daemons, `runs` of them of programs and the others of
+        hooks; `kills` of the daemons at random moments. Each is started again at once."""
+        deaths = set(self.chance.sample(range(at_once, total), kills))
+        programs = set(self.chance.sample(range(total), runs))
         restarts: dict[str, asyncio.Task[bool]] = {}
+        free = asyncio.Semaphore(at_once)
         for number in range(total):
-            while len(waiting := [asked.task for asked in self.asked if not asked.task.done()]) >= at_once:
-                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            if number in places:
+            await free.acquire()
+            if number in deaths:
                 await asyncio.gather(*restarts.values())
                 name = self.chance.choice(list(self.settings))
+                await asyncio.sleep(self.chance.uniform(0, 0.2))
+                assert self.processes[name].returncode is None, self.said(name)
                 await self.kill(name)
                 restarts[name] = asyncio.create_task(self.start(name))
             up = [name for name in self.settings if name not in restarts or restarts[name].done()]
             if not up:  # a hook that finds no daemon at all refuses at once, and proves little
                 await asyncio.gather(*restarts.values())
-            self.ask(self.chance.choice(up or list(self.settings)))
+            name = self.chance.choice(up or list(self.settings))
+            asked = self.run(name) if number in programs else self.ask(name)
+            asked.add_done_callback(lambda _: free.release())
         await asyncio.gather(*restarts.values())
         await self.settled()
 
     # The person
 
     async def clicks(self) -> None:
-        """Presses whatever can be pressed, in random order, until cancelled."""
+        """Presses whatever can be pressed, in random order, until cancelled; an answer that does not come holds up one
+        hand alone."""
+        async with asyncio.TaskGroup() as hands:
+            for _ in range(HANDS):
+                hands.create_task(self._hand())
+
+    async def _hand(self) -> None:
         while True:
-            open_cards = [message for message in self.ana.messages if message.has_button("Approve") and not self.pause]
-            self.chance.shuffle(open_cards)
-            for card in open_cards[:16]:
-                label = self.chance.choice(["Approve", "Approve", "Deny"])
-                self.pressed.setdefault(_request_of(card, label), set()).add(label)
-                with suppress(LookupError, TimeoutError, ConnectionError):
-                    await self.ana.click(card, label)
-            await asyncio.sleep(0.05)
+            self._look()
+            if self.pause or not self.cards:
+                await asyncio.sleep(0.05)
+                continue
+            card = self.chance.choice(self.cards)
+            buttons = [control for control in card.latest.controls if control.label in ("Approve", "Deny")]
+            if not buttons:
+                self.cards.remove(card)
+                continue
+            label = self.chance.choice(["Approve", "Approve", "Deny"])
+            shown = [control for control in buttons if control.label == label]
+            number = self.chance.randrange(len(shown)) if shown else 0
+            if not shown or self._just_pressed(request := shown[number].element["value"].split()[0]):
+                await asyncio.sleep(0.01)
+                continue
+            self.pressed.setdefault(request, set()).add(label)
+            self.read[request] = _above(card, shown[number])
+            with suppress(LookupError, TimeoutError, ConnectionError):
+                await self.ana.click(card, label, number=number)
+
+    def _just_pressed(self, request: str) -> bool:
+        """Some press twice at once, all after a while: a click may have been lost with a daemon."""
+        now = time.monotonic()
+        if now - self.pressed_at.get(request, 0.0) < 1 and self.chance.random() > 0.05:
+            return True
+        self.pressed_at[request] = now
+        return False
+
+    def _look(self) -> None:
+        messages = self.slack.workspace.messages
+        new, self.looked = messages[self.looked :], len(messages)
+        self.cards += [message for message in new if message.metadata]
 
     # The end
 
@@ -198,10 +259,10 @@ class Storm:
         """Every hook and every run has an end, and no card can be pressed any more."""
         tasks = [asked.task for asked in self.asked] + self.runs
         with suppress(TimeoutError):
-            async with asyncio.timeout(END_S):
+            async with asyncio.timeout(max(each.wait for each in self.settings.values()) + END_S):
                 await asyncio.wait(tasks)
                 while self._pressable():  # noqa: ASYNC110 - a card tells nobody
-                    await asyncio.sleep(0.1)
+                    await asyncio.sleep(0.2)
         hanging = [asked.call for asked in self.asked if not asked.task.done()]
         open_runs = [number for number, run in enumerate(self.runs) if not run.done()]
         assert (hanging, open_runs, self._pressable()) == ([], [], [])
@@ -213,6 +274,7 @@ class Storm:
         """Checks everything; returns how often each state was the end."""
         ends: Counter[str] = Counter()
         for name, settings in self.settings.items():
+            assert "Traceback" not in (self.place / f"{name}.stderr").read_text(), self.said(name)
             async with Store(settings.database, settings.log_path, lambda: 0.0, repair=False) as store:
                 await store.recorded()
                 rows = {row.key: row for row in await store.requests(100_000)}
@@ -221,11 +283,16 @@ class Storm:
             assert not [row for row in rows.values() if row.state in (State.PENDING, State.RUNNING)]
             for asked in self.asked:
                 if asked.daemon == name:
-                    ends[self._answered(asked, rows[asked.call].state if asked.call in rows else None)] += 1
+                    row = rows.get(asked.call)
+                    assert row is None or row.command == asked.command
+                    ends[self._answered(asked, row.state if row else None)] += 1
             logged = Counter((line["request"], line["decision"]) for line in map(json.loads, lines))
             assert {one: n for one, n in logged.items() if n > 1 and one[1] in {state.value for state in State}} == {}
-            self._cards_tell_the_truth({row.id: row.state for row in rows.values()})
+            false = self._false_cards({row.id: row.state for row in rows.values()})
+            assert false == [], f"{len(false)} cards of {name}"
             for row in rows.values():
+                read = self.read.get(row.id)
+                assert read is None or str(row.command) in read, f"{row.id} was shown as another: {read}"
                 wanted = {State.APPROVED: "Approve", State.DENIED: "Deny"}.get(row.state)
                 assert wanted is None or wanted in self.pressed[row.id], f"nobody pressed {wanted} on {row.id}"
         self._nothing_ran_twice()
@@ -245,22 +312,17 @@ class Storm:
         assert answer["permissionDecisionReason"].strip()
         return f"denied, {state}"
 
-    def _cards_tell_the_truth(self, states: dict[str, State]) -> None:
-        words = {
-            State.APPROVED: "Approved",
-            State.FINISHED: "pproved",
-            State.LOST: "pproved",
-            State.DENIED: "Denied",
-            State.CANCELLED: "Withdrawn",
-            State.EXPIRED: "Expired",
-        }
+    def _false_cards(self, states: dict[str, State]) -> list[str]:
+        """Cards that say something else than their rows, or can still be pressed."""
+        false = []
         for message in self.ana.messages:
-            if message.deleted:
-                continue
-            for request in _requests_on(message) & set(states):
-                assert not message.has_button("Approve")
-                expected = words.get(states[request])
-                assert expected is None or expected in message.plain(), (states[request], message.plain())
+            shown = _requests_on(message)
+            for request in shown & set(states):
+                word = WORDS.get(states[request])
+                told = [line for line in message.plain().splitlines() if len(shown) == 1 or request in line]
+                if message.has_button("Approve") or (word is not None and word not in "\n".join(told)):
+                    false.append(f"{request} is {states[request]}: {message.plain()}")
+        return false
 
     def _nothing_ran_twice(self) -> None:
         ran = Counter(self.marks.read_text().splitlines()) if self.marks.exists() else Counter()
@@ -278,23 +340,25 @@ def _requests_on(message: Message) -> set[str]:
     return set((message.metadata or {}).get("event_payload", {}).get("request", "").split())
 
 
-def _request_of(message: Message, label: str) -> str:
-    """The one that the first button of this name decides; empty when it has just gone."""
-    for block in message.versions[-1].blocks:
-        for button in block.get("elements", ()) if block["type"] == "actions" else ():
-            if button.get("text", {}).get("text") == label:
-                found: str = button["value"].split()[0]
-                return found
-    return ""
+def _above(message: Message, pressed: Control) -> str:
+    """What a person reads in the blocks above the button, back to the buttons of another request."""
+    blocks: list[dict[str, Any]] = []
+    for block in message.latest.blocks:
+        if block.get("block_id") == pressed.block_id:
+            break
+        if block["type"] == "actions":
+            blocks = []
+        blocks.append(block)
+    return Version("", blocks).plain()
 
 
 @asynccontextmanager
-async def storm(names: str, seed: int, url: str = "", wait: int = 120) -> AsyncIterator[Storm]:
+async def storm(names: str, seed: int, url: str = "", wait: int = 120, pace: float = 1.0) -> AsyncIterator[Storm]:
     place = Path(tempfile.mkdtemp(prefix="gate-storm-"))
     place.chmod(0o755)
     (place / "projects").mkdir()
     try:
-        async with LocalSlack(redeliveries=2, seed=seed) as slack:
+        async with LocalSlack(posting_limit=pace, tiers=pace, redeliveries=2, seed=seed) as slack:
             ana = slack.add_user("U0ANA", name="Ana")
             settings = {
                 name: settings_for(
@@ -306,7 +370,7 @@ async def storm(names: str, seed: int, url: str = "", wait: int = 120) -> AsyncI
                 )
                 for name in names
             }
-            found = Storm(slack, ana, place, settings, random.Random(seed))
+            found = Storm(slack, ana, place, settings, random.Random(seed), pace)
             person = asyncio.create_task(found.clicks())
             try:
                 yield found

@@ -8,15 +8,18 @@ import pytest
 
 from tests.crash.storm import storm
 
-TOTAL, AT_ONCE, KILLS = (10_000, 200, 50) if os.environ.get("SLACK_GATE_LONG") else (300, 60, 8)
+LONG = bool(os.environ.get("SLACK_GATE_LONG"))
+TOTAL, RUNS, KILLS = (10_000, 250, 50) if LONG else (500, 15, 10)
+AT_ONCE = 200
+PACE = 60.0  # messages a second that this Slack takes: with Slack's own one, ten thousand would take hours
 
 
-@pytest.mark.timeout(7200 if os.environ.get("SLACK_GATE_LONG") else 600)
+@pytest.mark.timeout(7200 if LONG else 600)
 async def test_one_daemon() -> None:
-    async with storm("a", seed=1) as town:
+    async with storm("a", seed=1, pace=PACE, wait=240) as town:
         await town.start("a")
-        await town.rain(TOTAL, AT_ONCE, KILLS)
+        await town.rain(TOTAL, AT_ONCE, KILLS, RUNS)
         ends = await town.holds()
-        assert sum(ends.values()) == TOTAL
+        assert sum(ends.values()) == TOTAL - RUNS
         assert town.kills == KILLS
         assert ends["allowed"] > TOTAL / 3
