@@ -21,6 +21,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import pairwise, takewhile
 from typing import Any
 
 from cage import cage_policy
@@ -168,9 +169,12 @@ def _command(text: str, words: str) -> Callable[[ToolEvent], bool]:
     if len(segments) != 1 or segments[0].redirected or segments[0].argv == ("...",):
         raise PolicyError(f"not the words of one command: {words}", _line(text, words))
     wanted = segments[0].argv
+    head = wanted[:-1] if wanted[-1] == "..." else wanted
 
     def named(event: ToolEvent) -> bool:
-        return any(_is_named(wanted, argv) for argv in _argvs(event.command))
+        written = _QUOTES.sub("", event.command or "")
+        told = all(word in written for word in head)
+        return any(_is_named(wanted, argv) or (told and _is_unsure(head, argv)) for argv in _argvs(event.command))
 
     return named
 
@@ -190,10 +194,42 @@ def _is_named(wanted: Sequence[str], argv: Sequence[str]) -> bool:
     return os.path.basename(argv[0]) == "sbox" and inner > 0 and _is_named(wanted, argv[inner:])
 
 
+UNKNOWN = "\0"  # in a word: here stands what the shell makes of an expansion; no text that is read exactly holds it
+
+
 def _fits(wanted: Sequence[str], words: Sequence[str]) -> bool:
-    if wanted[-1] == "...":
-        return tuple(words[: len(wanted) - 1]) == tuple(wanted[:-1])
-    return tuple(words) == tuple(wanted)
+    """Are they the words, or may they be, with one of them at least as it is wanted?"""
+    head = wanted[:-1] if wanted[-1] == "..." else wanted
+    if tuple(words[: len(head)]) == tuple(head):
+        return head is not wanted or len(words) == len(head)
+    pairs = list(zip(head, words, strict=False))  # of fewer words, an unknown one may be several
+    if not all(_may_be(word, want) for want, word in pairs) or not any(word == want for want, word in pairs):
+        return False
+    return any(UNKNOWN in word for word in words) and (head is not wanted or len(words) <= len(head))
+
+
+def _may_be(word: str, wanted: str) -> bool:
+    """May the shell make `wanted` of this word?"""
+    if UNKNOWN not in word:
+        return word == wanted
+    first, *middle, last = word.split(UNKNOWN)
+    if not (wanted.startswith(first) and wanted.endswith(last)):
+        return False
+    at = len(first)
+    for part in middle:
+        found = wanted.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return at <= len(wanted) - len(last)
+
+
+def _is_unsure(head: Sequence[str], words: Sequence[str]) -> bool:
+    """Is it not known which program these words start, or which of its subcommands?"""
+    if not _may_be(os.path.basename(words[0]), os.path.basename(head[0])):
+        return False
+    options = takewhile(lambda pair: pair[1][:1] == "-" or pair[0][:1] == "-", pairwise(words[:MAX_OPTIONS]))
+    return UNKNOWN in words[0] or any(UNKNOWN in word for _, word in options)
 
 
 def _without_options(wanted: Sequence[str], words: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -202,7 +238,7 @@ def _without_options(wanted: Sequence[str], words: Sequence[str]) -> Iterator[Se
         return
     free = True  # whether a word that is no option may be an option's
     for at, word in enumerate(words[1:MAX_OPTIONS], 1):
-        if word == wanted[1]:
+        if word == wanted[1] or (UNKNOWN in word and not free and _may_be(word, wanted[1])):
             yield (words[0], *words[at:])
         if word[:1] != "-":
             if at == 1 or not free:
@@ -216,22 +252,34 @@ def _argvs(command: str | None, depth: int = MAX_DEPTH) -> Iterator[Sequence[str
     """The simple commands of a text, and what carriers such as `sudo` or `bash -c` carry: rather too many."""
     if command is None or not depth:
         return
-    if (segments := cage_policy.read(command)) is None:
-        lines: Iterable[Sequence[str]] = _pieces(command)
-    else:
-        lines = [segment.argv for segment in segments]
-    for argv in lines:
-        words = list(argv)
-        while words and (re.match(r"\w+=", words[0]) or words[0] in _BEFORE):
-            words.pop(0)
-        if not words:
-            continue
+    segments = cage_policy.read(command)
+    lines = _pieces(command) if segments is None else [segment.argv for segment in segments]
+    begun = [words for words in map(_begun, lines) if words]
+    carried = segments is None or any(os.path.basename(words[0]) in _SHELLS for words in begun)
+    for words in begun:
         yield words
-        if os.path.basename(words[0]) in _CARRIERS or segments is None:
-            yield from (words[start : start + MAX_NAMED] for start in range(1, min(len(words), MAX_CARRIED)))
+        if carried or os.path.basename(words[0]) in _CARRIERS:
+            yield from _suffixes(words)
+        if os.path.basename(words[0]) in _APPENDING:
+            yield from _suffixes([*(word.replace("{}", UNKNOWN) for word in words), UNKNOWN])
         for word in words[1:MAX_CARRIED]:
             if len(word) > 3 and any(blank in word for blank in " \t\n"):
                 yield from _argvs(word, depth - 1)
+    for words in map(_begun, _blurred(command) if segments is None else ()):
+        if any(UNKNOWN in word for word in words):
+            yield words
+            if os.path.basename(words[0]) in _CARRIERS:
+                yield from _suffixes(words)
+
+
+def _begun(words: Sequence[str]) -> Sequence[str]:
+    """Without the assignments and keywords before a command."""
+    start = next((at for at, word in enumerate(words) if not (_ASSIGNMENT.match(word) or word in _BEFORE)), len(words))
+    return words[start:]
+
+
+def _suffixes(words: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (words[start : start + MAX_NAMED] for start in range(1, min(len(words), MAX_CARRIED)))
 
 
 def _pieces(command: str) -> Iterator[Sequence[str]]:
@@ -243,10 +291,34 @@ def _pieces(command: str) -> Iterator[Sequence[str]]:
             yield [_QUOTES.sub("", word) for word in piece.split()]
 
 
+def _blurred(command: str) -> Iterator[Sequence[str]]:
+    """The same, with UNKNOWN for every expansion: `$X`, `$(…)`, `{a,b}`, `*`."""
+    for expansion in _EXPANSIONS:
+        for _ in range(MAX_DEPTH):  # one within another
+            command, changed = expansion.subn(UNKNOWN, command)
+            if not changed:
+                break
+    return _pieces(command)
+
+
 _PARTING = re.compile(r"[\n;&|()`{}<>]")
 _REDIRECT = re.compile(r"\d?[<>]{1,2}&?[ \t]*[^\s;&|()<>`]+")
 _QUOTES = re.compile(r"\$?['\"]|\\")
+_ASSIGNMENT = re.compile(r"\w+=")
+_EXPANSIONS = [
+    re.compile(pattern)
+    for pattern in (
+        r"\$'(?:[^'\\]|\\.)*'",
+        r"\$\([^()]*\)|`[^`]*`|\$\{[^{}]*\}|[@?*+!]\([^()]*\)",
+        r"""\{(?:[^{}\s'"]|'[^']*'|"[^"]*")*\}""",
+        r"\$(?:\w+|[@*#?$!-])?|[*?`]|\{\S*|\[[^\[\]\s]*\]",  # and what is left of deeper ones
+    )
+]
 _CARRIERS = cage_policy.CARRIERS | {"find", "fd", "fdfind", "sbox"}
+_APPENDING = frozenset({"xargs", "parallel", "find", "fd", "fdfind"})  # they put words that they read into a command
+_SHELLS = frozenset(
+    {"sh", "bash", "zsh", "dash", "ksh", "fish", "xargs", "parallel", "eval"}
+)  # may run what is printed
 _BEFORE = frozenset({"if", "then", "else", "elif", "do", "while", "until", "!", "time"})
 
 

@@ -19,6 +19,62 @@ def rule(text: str) -> Any:
     return parse(f"[[gate.rule]]\n{text}\n")
 
 
+# Not read exactly, and one of them may be a push when it runs.
+MAY_BE_A_PUSH = [
+    "git {push,}",
+    "git {push,--tags}",
+    "git pu{sh,}",
+    "g{it,} push",
+    "{git,push} origin main",
+    "{git,'push'} origin",
+    "$G push",
+    "G=git; $G push origin",
+    "X='git push'; $X",
+    'C="git push"; eval $C',
+    "git $X",
+    "git ${X}sh",
+    "git $(echo push)",
+    "git `echo push`",
+    "git $(printf 'pu%s' sh) origin",
+    "git $(a $(b)) x",
+    "git $'pu\\x73h'",
+    "git p*",
+    "git pus?",
+    "git pu[s]h",
+    "git @(push)",
+    "$(which git) push",
+    "/usr/bin/g?t push",
+    "git -C x $S",
+    "S=push; git --no-pager $S origin",
+    "sudo $G push",
+    "env A=1 git $X",
+    "bash -c '$G push'",
+    "if true; then $G push; fi",
+    'g() { git "$@"; }; g push',
+    "git " + "$(a " * 12 + ")" * 12,
+    "git " + "{" * 12 + "push" + ",}" * 12,
+    "echo push | xargs git",
+    "echo push | xargs -I{} git {}",
+    "find . -name push -exec git {} +",
+    "echo git push | sh",
+    "printf 'git push' | bash",
+]
+NO_PUSH = [
+    "git log $X",
+    "git status; echo $HOME",
+    "git commit -m \"$(cat <<'EOF'\nAdd push messages\nEOF\n)\"",
+    "for d in a b; do git -C $d status; done",
+    "echo $X push",
+    "cat $X | grep push",
+    "git add *",
+    "git show stash@{0} $X",
+    "$G status",
+    "./$X main",
+    "xargs git add",
+    "find . -exec grep push {} +",
+]
+
+
 @pytest.mark.parametrize(
     ("words", "command", "named"),
     [
@@ -62,6 +118,20 @@ def rule(text: str) -> Any:
         ("curl ...", "sbox --net-allow pypi -- curl x", True),
         ("sbox curl ...", "sbox curl x", True),
         ("sbox curl ...", "curl x", False),
+        *(("git push ...", text, True) for text in MAY_BE_A_PUSH),
+        *(("git push ...", text, False) for text in NO_PUSH),
+        ("git push --force ...", "git $X", True),
+        ("git push --force ...", "git push $X", True),
+        ("git push --force ...", "git push origin $X", False),
+        ("git push", "git $X", True),
+        ("git push", "git $X main", False),
+        ("rm -rf ...", "rm $X", True),
+        ("npm run deploy ...", "npm run $X", True),
+        ("npm run deploy ...", "npm run d*y", True),
+        ("npm run deploy ...", "npm run de*pl*oy*", True),
+        ("npm run deploy ...", "npm run d*x*y", False),
+        ("npm run deploy ...", "npm run deplo*oy", False),
+        ("/usr/bin/git push ...", "/usr/bin/$G push", True),
     ],
 )
 def test_which_commands_a_rule_names(words: str, command: str, named: bool) -> None:
@@ -93,6 +163,7 @@ def test_every_matcher_of_a_rule_must_hold() -> None:
     both = rule("command = 'git push ...'\npattern = 'main'\ndo = 'deny'")
     assert both.demands(bash("git push origin main")).denied
     assert not both.demands(bash("git push origin dev")).denied
+    assert not both.demands(ToolEvent("a", "s", "c", "WebFetch", {"url": "git push main"}, "/")).denied
 
 
 def test_the_strictest_of_each_counts_whatever_the_order() -> None:
