@@ -30,6 +30,7 @@ FRESH_S = 6.0  # a daemon whose last beat is older is not counted on
 DEAD_S = 40.0  # nor awaited any more: hooks come back to a daemon that is started again for 30 s
 SWEEP_S = 5.0
 POSTED_S = 20.0  # a card that no daemon has posted by then asks nobody
+TAKEN_S = 60.0  # by then a hook that comes back has come, and with it a changed text was taken
 AGAIN_S = 1.0
 
 log = structlog.get_logger()
@@ -123,6 +124,8 @@ class Fleet:
         for request in listened - await self._beats.waiting():
             self._waiting.wake(request)
         await self._store.recorded()
+        await gate.release_covered()
+        await self._store.forgotten(TAKEN_S)
         gate.ended(await self._beats.buried(DEAD_S, self._clock()))
 
     async def _undeliverable(self, gate: Gate, surface: str) -> None:

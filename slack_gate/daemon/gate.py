@@ -312,7 +312,7 @@ class Gate:
 
     async def _allowed(self, row: Request, event: ToolEvent) -> Answer:
         """What a person approved, as it was approved. Raises Gone."""
-        approved, bound = self._released.what(row, event)
+        approved, bound = (event, row.digest) if row.edited is None else await self._edited(row, event)
         if await self._digest(approved, row.key) != bound:
             raise Gone(_CHANGED)
         answer = settled(row)
@@ -326,6 +326,17 @@ class Gate:
         text = self._released.text(row, approved, event.command, self._clock())
         self._released.forget(row.id)
         return replace(answer, command=text or None)
+
+    async def _edited(self, row: Request, event: ToolEvent) -> tuple[ToolEvent, str]:
+        """The call as a person changed it, here or on another daemon, and the digest it must have. Raises Gone."""
+        if (here := self._released.edit(row.id)) is not None:
+            return here
+        if (text := await self._store.taken(row.id)) is None:
+            raise Gone("It was approved with a change, and slack-gate was started again since. Ask again.")
+        approved = replace(event, tool_input={**event.tool_input, "command": text}, rewritable=row.rewritable)
+        if (unfit := await self._unfit_text(row, approved)) is not None:  # there it was judged by another policy
+            raise Gone(f"It was approved with a change that cannot run here. {unfit}")
+        return approved, await self._digest(approved, row.key)
 
     def fetched(self, request: str) -> ToolEvent | None:
         """The call that was handed over for this approved request, once; None when it is not there any more."""
@@ -365,7 +376,7 @@ class Gate:
             self._unrecorded.discard(decision.request)
             self.ended([click.request] if click.request else [])
             if click.rules:
-                await self._release_covered()
+                await self.release_covered()
         elif click.verdict in _KEPT:
             self._changed()
         else:
@@ -407,19 +418,22 @@ class Gate:
         if request.quorum > 1 and not as_it_is:
             return "Several people must approve it, so it is approved or denied as it is."
         if decision.edited is not None:
-            if request.home != self._house.home:
-                return "Only the slack-gate that its agent waits for can change it. Approve or deny it as it is."
             if request.command is None or not request.rewritable:
                 return "This call cannot be changed here. Approve or deny it as it is."
             event = replace(event, tool_input={**event.tool_input, "command": decision.edited})
-            anew = replace(request, command=decision.edited, tool_input=event.tool_input)
-            unfit = await in_thread(lambda: self._judge.unfit(event, request.caged) or self._unshowable(anew))
+            unfit = await self._unfit_text(request, event)
             if unfit is not None or not decision.edited.strip():
                 return unfit or "The command is empty."
-            self._released.edited(request.id, event, await self._digest(event, request.key))
+            if request.home == self._house.home:
+                self._released.edited(request.id, event, await self._digest(event, request.key))
         if decision.choice is Choice.CAGED and self._released.caged(event) is None:
             return "This call cannot be run in the cage. Approve or deny it as it is."
         return None
+
+    async def _unfit_text(self, request: Request, event: ToolEvent) -> str | None:
+        """Why the call with another text cannot be put in place of the one that `request` asks for."""
+        anew = replace(request, command=event.command, tool_input=event.tool_input)
+        return await in_thread(lambda: self._judge.unfit(event, request.caged) or self._unshowable(anew))
 
     async def _other_file(self, decision: Decision) -> Request | None:
         """The request, if the file it would change is another one than its card shows; then the card is drawn anew."""
@@ -459,10 +473,12 @@ class Gate:
             more=request.latest_at > request.expires_at,
         )
 
-    async def _release_covered(self) -> None:
-        """A rule was saved: what waits here and is covered by it waits no longer."""
+    async def release_covered(self) -> None:
+        """A rule was saved, here or by another daemon: what waits here and is covered by it waits no longer."""
+        if not (waiting := await self._store.pending(self._house.home)):
+            return
         saved, now = await self._store.rules(), self._clock()
-        for request in await self._store.pending(self._house.home):
+        for request in waiting:
             event = replace(request.event, rewritable=request.rewritable)
             if request.quorum > 1 or not self._judge.rememberable(event):
                 continue

@@ -85,14 +85,10 @@ class Released:
     def forget(self, request: str) -> None:
         self._edits.pop(request, None)
 
-    def what(self, row: Request, event: ToolEvent) -> tuple[ToolEvent, str]:
-        """The call that a person approved, and the digest it must still have. Raises Gone."""
-        if row.edited is None:
-            return event, row.digest
-        edit = self._edits.get(row.id)
-        if edit is None:
-            raise Gone("It was approved with a change, and slack-gate was started again since. Ask again.")
-        return edit.event, edit.digest
+    def edit(self, request: str) -> tuple[ToolEvent, str] | None:
+        """The call with the text that a person put in place here, and the digest it must still have."""
+        edit = self._edits.get(request)
+        return None if edit is None else (edit.event, edit.digest)
 
     def text(self, row: Request, event: ToolEvent, original: str | None, now: float) -> str | None:
         """What runs instead of the agent's text `original`; None where that runs as it stands. Raises Gone."""

@@ -9,11 +9,12 @@ from slack_gate.errors import StoreError
 from slack_gate.store.database import Database
 from slack_gate.store.engines import connect_arguments
 
-CHANNEL = "slack_gate"  # the database itself tells it of every request that is filed or changed, when that is committed
+CHANNEL = "slack_gate"  # the database itself tells it of every request and rule filed or changed, at the commit
 
 
 async def notices(database: Database) -> AsyncIterator[str]:
-    """Ids of requests that other daemons changed, on a connection of its own; an empty one first, when it hears.
+    """Ids of requests that other daemons changed, on a connection of its own. An empty one says to look at everything:
+    first, when it hears, and whenever a rule was saved.
 
     Raises StoreError when the connection is lost: what was told meanwhile was missed.
     """

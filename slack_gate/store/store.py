@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Double, Row, Update, bindparam, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Double, Row, Update, bindparam, delete, func, insert, select, update
 
 from slack_gate.core.cord import Cord, Hand, Pull
 from slack_gate.core.ports import Click, Clock, Entry, Verdict
@@ -26,7 +26,7 @@ from slack_gate.store.cord import cord_of, pull_cord
 from slack_gate.store.database import Database
 from slack_gate.store.log import Journal, Line, chain_name
 from slack_gate.store.schema import prepare
-from slack_gate.store.tables import cards, log, requests, rules, runs
+from slack_gate.store.tables import cards, edits, log, requests, rules, runs
 from slack_gate.store.transaction import SERVERS_TIME, Transaction, head_of
 
 _BATCH = 1000
@@ -161,11 +161,14 @@ class Store:
             ended = _end(tx, request, state, decision, in_time=True)
             if ended is None:
                 return Click(Verdict.ENDED, request)
+            if decision.edited is not None and self.database.shared and request.home != self._home:
+                made = {"request": request.id, "command": decision.edited, "made_at": tx.time}
+                tx.connection.execute(insert(edits).values(**made))
             pairs = zip(keys, shown, strict=True) if always else ()
             saved = [_remember(tx, key, text, decision, request) for key, text in pairs]
             return Click(Verdict.DECIDED, ended, tuple(saved))
 
-        return await self.transact(work, now, alone=not always)
+        return await self.transact(work, now, alone=not always and decision.edited is None)
 
     async def remembered(self, request: str, digest: str, rules: Sequence[str], now: float) -> Request | None:
         """A rule saved since covers what waits: approved by it. None when it had ended, or is not what was covered."""
@@ -178,6 +181,16 @@ class Store:
             return _end(tx, as_request(row), State.APPROVED, _decision(BY_RULES, ", ".join(rules)))
 
         return await self.transact(work, now)
+
+    async def taken(self, request: str) -> str | None:
+        """The text that a person put in place on another daemon, once; from then on it is on file no more."""
+        query = delete(edits).where(edits.c.request == request).returning(edits.c.command)
+        return await self.database.run(lambda connection: connection.execute(query).scalar())
+
+    async def forgotten(self, kept: float) -> None:
+        """Changed texts that no daemon has taken within `kept` seconds are on file no more."""
+        query = delete(edits).where(edits.c.made_at < SERVERS_TIME - kept)
+        await self.database.run(lambda connection: connection.execute(query), alone=True)
 
     async def lifted(self, request: str, by: str, user: str, name: str, now: float) -> Request | None:
         """A denial is taken back: the same may be asked again in its session. None when there is none."""

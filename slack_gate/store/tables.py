@@ -4,6 +4,7 @@ requests   pending → approved | denied | expired | cancelled | undeliverable; 
 runs       one row a request that the gate carries out itself: written before anything starts, never twice
 cards      one row an approver; `drawn` is the state last shown there: unlike the request's, it is work for the outbox
 notes      what was said in a card's thread: written before it is said, never twice
+edits      the true text of a change, from the daemon where it was decided to the one that answers: gone once taken
 rules      `revoked_at` ends a rule; a key is active at most once
 log        append-only, one chain by hash for each log file (`chain` names it); gate-log.jsonl is written from it
 heartbeats one row a daemon of a fleet: when it last said that it lives, and that it hears Slack
@@ -156,6 +157,14 @@ notes = Table(
     Column("card", _Number, ForeignKey("cards.id"), nullable=False, primary_key=True, autoincrement=False),
     Column("name", Text, nullable=False, primary_key=True),
     Column("said_at", Double, nullable=False),
+)
+
+edits = Table(
+    "edits",
+    metadata,
+    Column("request", Text, ForeignKey("requests.id"), primary_key=True),
+    Column("command", Text, nullable=False),
+    Column("made_at", Double, nullable=False),  # by the database's clock
 )
 
 rules = Table(

@@ -55,7 +55,7 @@ OLD_CARD = {
 }
 OLD_RULE = {"id": "R-1", "tool": "Bash", "words": '["touch"]', "shown": "touch", "created_at": NOW}
 OLD_RULE |= {"created_by": "U0ANA", "request": "SG-0"}
-BACK = ["0003", "0002", "0001"]
+BACK = ["0005", "0003", "0002", "0001"]
 
 
 async def run(place: Place, *works: Callable[[Connection], Any]) -> Any:
