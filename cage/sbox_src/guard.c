@@ -297,19 +297,12 @@ static void look_above(Search *search, const char *zone, const char *cwd) {
     }
 }
 
-/* The sockets that programs outside listen on, wherever they are; /run and the hidden part of the home are gone already. */
-static void find_sockets(Search *search) {
-    FILE *file = fopen("/proc/net/unix", "re");
-    char *line = NULL;
-    size_t room = 0;
-    while (file && getline(&line, &room, file) >= 0) {
-        char *path = strchr(line, '/');
-        if (!path || path == line || path[-1] != ' ') continue;
-        path[strcspn(path, "\n")] = 0;
-        if (!is_below(path, "/run") && !is_below(path, "/var/run")) add_once(&search->hides, text("%s", path));
-    }
-    free(line);
-    if (file) fclose(file);
+/* Wherever they are; /run and the hidden part of the home are gone already. */
+static void hide_sockets(Search *search) {
+    List paths = {0};
+    find_sockets(&paths);
+    for (size_t i = 0; i < paths.count; i++)
+        if (!is_below(paths.at[i], "/run") && !is_below(paths.at[i], "/var/run")) add_once(&search->hides, paths.at[i]);
 }
 
 static void guard_zone(Run *run, const char *zone, int depth) {
@@ -321,7 +314,7 @@ static void guard_zone(Run *run, const char *zone, int depth) {
     }
     look_above(&search, zone, run->cwd);
     look_below(&search, zone, zone, depth, depth);
-    if (!strcmp(zone, run->tmp)) find_sockets(&search);
+    if (!strcmp(zone, run->tmp)) hide_sockets(&search);
     if (search.pins.count) step(run, SAVE, "", zone);
     for (size_t i = 0; i < search.pins.count; i++) step(run, PIN, "", search.pins.at[i]);
     if (search.pins.count) step(run, COVER, "", zone);

@@ -103,7 +103,10 @@ static int open_locked(const char *path, const char *parking) {
     for (int i = 0; i < TRIES; i++) {
         int fetched = fetch(path, parking);
         if (fetched >= 0) return fetched;
-        if (mkdir(near(path), S_ISVTX | 0755) && errno != EEXIST) return -1;
+        mode_t mask = umask(022); /* other users have to be able to lock it */
+        bool made = !mkdir(near(path), S_ISVTX | 0755) || errno == EEXIST;
+        umask(mask);
+        if (!made) return -1;
         int fd = open(near(path), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0 && errno != ENOENT) return -1;
         if (fd < 0) continue; /* another run has just removed it */
@@ -138,10 +141,8 @@ Holding hold(const char *directory, const char *path, const char *yard) {
     if (!missing && S_ISLNK(info.st_mode)) return LINKED;
     if (!missing && !S_ISDIR(info.st_mode)) return FILES;
     if (missing && !can_be_filled(directory, &above)) return NOTHING;
-    mode_t mask = umask(022); /* other users have to be able to lock it */
     const char *parking = parking_of(&above, yard);
     int fd = open_locked(path, missing ? parking : ""), error = errno;
-    umask(mask);
     if (fd >= 0) {
         bool empty = !fstat(fd, &info) && info.st_mode & S_ISVTX && holds_nothing(fd);
         keep(path, parking, fd, empty ? PLACEHOLDER : FILES, &info);

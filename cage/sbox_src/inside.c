@@ -60,12 +60,30 @@ static const char *fd_path(int fd) {
     return text("/proc/self/fd/%d", fd);
 }
 
-static void make_parents(const char *path) {
+/* After a name could not be made: true when the directories above it were what was missing. */
+static bool made_parents(const char *path) {
+    if (errno != ENOENT) return false;
     char *copy = text("%s", path);
     for (char *slash = copy; (slash = strchr(slash + 1, '/')); *slash = '/') {
         *slash = 0;
         mkdir(copy, 0755);
     }
+    return true;
+}
+
+static void make_directory(const char *path) {
+    if (mkdir(path, 0755) && made_parents(path)) mkdir(path, 0755);
+}
+
+static void make_file(const char *path) {
+    static const int HOW = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
+    int fd = open(path, HOW, 0600);
+    if (fd < 0 && made_parents(path)) fd = open(path, HOW, 0600);
+    if (fd >= 0) close(fd);
+}
+
+static int make_link(const char *target, const char *path) {
+    return symlink(target, path) && !(made_parents(path) && !symlink(target, path)) ? -1 : 0;
 }
 
 enum { KEPT = ST_RDONLY | ST_NOSUID | ST_NODEV | ST_NOEXEC }; /* flags that the host set may not be left out; MS_… are the same */
@@ -81,11 +99,7 @@ static int show(int source, const char *target, bool writable) {
     struct stat info;
     if (source < 0) return 0; /* gone since the plan was made */
     if (fstat(source, &info)) return -1;
-    make_parents(target);
-    if (S_ISDIR(info.st_mode))
-        mkdir(target, 0755);
-    else
-        close(open(target, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    S_ISDIR(info.st_mode) ? make_directory(target) : make_file(target);
     if (mount(fd_path(source), target, NULL, MS_BIND | MS_REC, NULL)) return -1;
     return writable ? 0 : make_read_only(target);
 }
@@ -93,8 +107,7 @@ static int show(int source, const char *target, bool writable) {
 static int show_device(int source, const char *target) {
     struct statvfs info;
     if (source < 0) return 0; /* there is none */
-    make_parents(target);
-    close(open(target, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    make_file(target);
     if (mount(fd_path(source), target, NULL, MS_BIND, NULL) || statvfs(target, &info)) return -1;
     return mount(NULL, target, NULL, MS_REMOUNT | MS_BIND | MS_NOSUID | (info.f_flag & KEPT & ~ST_NODEV), NULL);
 }
@@ -133,8 +146,7 @@ static int lock(const char *path) {
 
 /* The real cache below, this cage's writes above; where the kernel has no such overlay, the writes alone. */
 static int layer(const Mounts *mounts, int source, const char *target) {
-    make_parents(target);
-    mkdir(target, 0755);
+    make_directory(target);
     if (mounts->layer_fd < 0) return -1;
     const char *above = fd_path(mounts->layer_fd);
     /* volatile: no sync of the whole disk at the end of every cage; the kernel's mark of it must go before the next one */
@@ -160,7 +172,7 @@ static int take(Mounts *mounts, char kind, int source, const char *from, const c
         return mount("devpts", target, "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620");
     case FOLDER: return mkdir(target, 0700);
     case IGNORE: return ignore_all(target);
-    case LINK: return make_parents(target), symlink(from, target);
+    case LINK: return make_link(from, target);
     case HIDE: return hide(near(target));
     case LAYER: return layer(mounts, source, target);
     case PIN: return pin(near(target));
@@ -227,8 +239,8 @@ static void make_mounts(Mounts *mounts) {
 static void drop_rights(void) {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct none[2] = {{0}};
-    for (int capability = 0; capability < 64; capability++)
-        if (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) && errno != EINVAL) give_up('f', "capabilities");
+    for (int capability = 0; !prctl(PR_CAPBSET_DROP, capability, 0, 0, 0); capability++) continue;
+    if (errno != EINVAL) give_up('f', "capabilities"); /* that of one more than there are */
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) || syscall(SYS_capset, &header, none) ||
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         give_up('f', "capabilities");

@@ -52,9 +52,11 @@ bool is_below(const char *path, const char *directory) {
 }
 
 void step(Run *run, char kind, const char *source, const char *target) {
-    addf(&run->steps, "%c", kind);
-    add(&run->steps, text("%s", source));
-    add(&run->steps, text("%s", target));
+    static char kinds[256][2]; /* words of one letter */
+    kinds[(unsigned char)kind][0] = kind;
+    add(&run->steps, kinds[(unsigned char)kind]);
+    add(&run->steps, source);
+    add(&run->steps, target);
 }
 
 static bool is_system_directory(const char *path) {
@@ -187,7 +189,7 @@ static void show_home(Run *run, const Settings *settings, const char *home) {
         ssize_t length = readlink(path, target, sizeof target - 1);
         if (!strcmp(path, run->projects)) continue;
         if (length > 0)
-            target[length] = 0, step(run, LINK, target, path); /* one into a hidden directory now leads nowhere */
+            target[length] = 0, step(run, LINK, text("%s", target), path); /* one into a hidden directory now leads nowhere */
         else
             step(run, SHOW, path, path);
     }
@@ -204,8 +206,9 @@ static void show_devices(Run *run) {
     static const char *const LINKS[][2] = {{"/proc/self/fd", "/dev/fd"},     {"/proc/self/fd/0", "/dev/stdin"},
                                            {"/proc/self/fd/1", "/dev/stdout"}, {"/proc/self/fd/2", "/dev/stderr"},
                                            {"pts/ptmx", "/dev/ptmx"}};
-    static const char *const GPUS[] = {"/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
-                                        "/dev/nvidia-caps/*", "/dev/dri/renderD*", "/dev/dxg", "/dev/kfd"};
+    static const char *const GPUS[] = {"/dev/dri/renderD*", "/dev/dxg",        "/dev/kfd",
+                                        "/dev/nvidiactl",    "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
+                                        "/dev/nvidia[0-9]*", "/dev/nvidia-caps/*"};
     step(run, EMPTY, "", "/dev");
     for (size_t i = 0; i < sizeof PLAIN / sizeof *PLAIN; i++) {
         const char *path = text("/dev/%s", PLAIN[i]);
@@ -215,6 +218,7 @@ static void show_devices(Run *run) {
     step(run, FOLDER, "", "/dev/shm");
     step(run, TTYS, "", "/dev/pts");
     for (size_t i = 0; i < sizeof GPUS / sizeof *GPUS; i++) {
+        if (i > 3 && access(GPUS[3], F_OK)) break; /* no card of that maker: /dev need not be read */
         glob_t found;
         if (!glob(GPUS[i], 0, NULL, &found))
             for (size_t j = 0; j < found.gl_pathc; j++) step(run, DEVICE, found.gl_pathv[j], found.gl_pathv[j]);

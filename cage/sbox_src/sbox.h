@@ -63,6 +63,9 @@ void remove_tree(const char *path);
 void plan_guards(Run *run);
 void report_new_files(const Run *run);
 
+/* sockets.c */
+void find_sockets(List *paths);
+
 /* net.c */
 void launch_with_proxy(const Run *run, List *argv); /* the words before bubblewrap's that start it beside a proxy */
 bool hand_out_listener(void);

@@ -206,6 +206,31 @@ def test_no_socket_of_the_host_is_reached(world: World, place: str, kind: str) -
         refused(world, connect(kind), str(path))
 
 
+# Runs a program where the kernel refuses NETLINK_SOCK_DIAG, as one without that option does.
+WITHOUT_SOCKET_DIAGNOSIS = """
+import ctypes, os, struct, sys
+rules = [(0x20, 0, 0, 0), (0x15, 0, 5, SOCKET), (0x20, 0, 0, 16), (0x15, 0, 3, 16), (0x20, 0, 0, 32), (0x15, 0, 1, 4),
+         (6, 0, 0, 0x5005D), (6, 0, 0, 0x7FFF0000)]
+program = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *rule) for rule in rules))
+prctl = ctypes.CDLL(None, use_errno=True).prctl
+assert prctl(38, 1, 0, 0, 0) == 0
+assert prctl(22, 2, ctypes.create_string_buffer(struct.pack("<HxxxxxxQ", len(rules), ctypes.addressof(program)))) == 0
+os.execv(sys.argv[1], sys.argv[1:])
+""".replace("SOCKET", {"aarch64": "198"}.get(os.uname().machine, "41"))
+
+
+@pytest.mark.parametrize("kind", ["STREAM", "DGRAM"])
+def test_sockets_are_found_without_the_kernels_help(world: World, kind: str) -> None:
+    path = world.top / "common/s"
+    with listening(world, path, getattr(socket, f"SOCK_{kind}")):
+        argv = ["/usr/bin/python3", "-c", WITHOUT_SOCKET_DIAGNOSIS, str(world.sbox)]
+        shown = world.bare(*argv, "bash", "-c", connect(kind), "attack", str(path))
+        assert shown.returncode == 1 and "refused" in shown.stderr, shown
+        assert world.bare(*argv, "true").returncode == 0
+        ask = "import socket; socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4)"
+        assert "not supported" in world.bare(*argv[:3], "/usr/bin/python3", "-c", ask).stderr
+
+
 def test_the_socket_of_the_gate_is_not_reached(world: World) -> None:
     home = world.home / ".config/slack-gate/run"
     home.mkdir(exist_ok=True)
