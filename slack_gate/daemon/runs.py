@@ -17,7 +17,7 @@ import structlog
 
 from slack_gate.core.answer import Answer, Ruling
 from slack_gate.core.event import ToolEvent
-from slack_gate.core.ports import Clock, Executor, Store
+from slack_gate.core.ports import Clock, Event, Executor, Store
 from slack_gate.core.request import Request, State
 from slack_gate.core.run import MAX_TIMEOUT_S, STOPPED, Ran, Result, not_started, printable, unknown
 from slack_gate.core.secrets import mask
@@ -32,6 +32,16 @@ log = structlog.get_logger()
 _ONCE = (
     "This was run before, or it was approved before slack-gate was started again; an approval counts once. Ask anew."
 )
+
+
+class Place(Protocol):
+    """Where one command can start at once, and has not (`executors/cage.py`, `Built`). Used once: `run` or `drop`."""
+
+    async def run(self, timeout: float, stop: Event, output: Callable[[str, bytes], None]) -> Result:
+        """As `Executor.run`."""
+        ...
+
+    def drop(self) -> None: ...
 
 
 class Watch(Protocol):
@@ -70,13 +80,24 @@ class _Running:
 
 
 class Runs:
-    """`executors` by name. One run at a time for each request; any number of requests at once."""
+    """`executors` by name. One run at a time for each request; any number of requests at once.
 
-    def __init__(self, gate: Gate, store: Store, executors: Mapping[str, Executor], clock: Clock) -> None:
+    `ahead` makes the place for a call that will likely run unasked, so that it is there when that is on file.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        store: Store,
+        executors: Mapping[str, Executor],
+        clock: Clock,
+        ahead: Callable[[ToolEvent], Place | None] = lambda event: None,
+    ) -> None:
         self._gate = gate
         self._store = store
         self._executors = executors
         self._clock = clock
+        self._ahead = ahead
         self._running: set[_Running] = set()
 
     async def resume(self, home: str) -> None:
@@ -132,11 +153,17 @@ class Runs:
 
     async def _asked(self, event: ToolEvent, caller: Caller, stop: asyncio.Event, watch: Watch) -> Ran:
         event = self._gate.placed(event)
-        filed = await self._gate.submit(event, caller)
+        place = self._ahead(event)
+        try:
+            filed = await self._gate.submit(event, caller)
+            if isinstance(filed, Request) and filed.state is State.RUNNING:
+                used, place = place, None
+                return await self._carried_out(filed, event, filed.nonce, stop, watch, used)
+        finally:
+            if place is not None:
+                place.drop()
         if isinstance(filed, Answer):
             return Ran("gate", message=filed.reason)
-        if filed.state is State.RUNNING:
-            return await self._carried_out(filed, event, filed.nonce, stop, watch)
         if filed.state is State.PENDING:
             watch.asked(filed)
         answer = await self._answer(filed, event, stop)
@@ -172,13 +199,21 @@ class Runs:
         return await self._carried_out(claimed, event, run, stop, watch)
 
     async def _carried_out(
-        self, request: Request, event: ToolEvent, run: str, stop: asyncio.Event, watch: Watch
+        self,
+        request: Request,
+        event: ToolEvent,
+        run: str,
+        stop: asyncio.Event,
+        watch: Watch,
+        place: Place | None = None,
     ) -> Ran:
         executor = self._executors[event.executor or ""]
         watch.started(request)
         timeout = min(float(event.tool_input.get("timeoutSeconds") or 30), MAX_TIMEOUT_S)
         try:
-            if stop.is_set():
+            if place is not None:
+                result = await place.run(timeout, stop, watch.output)
+            elif stop.is_set():
                 result = not_started("Whoever asked is gone. It did not run.", STOPPED)
             else:
                 result = await executor.run(event.command or "", event.cwd, timeout, stop, watch.output)

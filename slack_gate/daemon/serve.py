@@ -23,7 +23,9 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from cage import cage_policy
 from slack_gate.config import SECRETS, Settings
-from slack_gate.core.ports import Executor
+from slack_gate.core.event import ToolEvent
+from slack_gate.core.ports import Clock, Executor
+from slack_gate.daemon.apart import SMALL
 from slack_gate.daemon.changes import Changes
 from slack_gate.daemon.clock import SteadyClock
 from slack_gate.daemon.controls import Controls
@@ -31,6 +33,7 @@ from slack_gate.daemon.files_now import FilesNow
 from slack_gate.daemon.fleet import Fleet, OwnRequests
 from slack_gate.daemon.gate import Gate, House
 from slack_gate.daemon.health import health
+from slack_gate.daemon.judge import Judge, Run
 from slack_gate.daemon.outbox import Outbox
 from slack_gate.daemon.programs import cage_starts, trusted_programs
 from slack_gate.daemon.released import Released
@@ -40,7 +43,7 @@ from slack_gate.daemon.socket import hook_socket, lock_of, only_daemon
 from slack_gate.daemon.sweeper import sweep
 from slack_gate.daemon.threads import Threads
 from slack_gate.errors import ConfigError
-from slack_gate.executors.cage import Cage
+from slack_gate.executors.cage import Built, Cage
 from slack_gate.executors.sandboxer import Sandboxer
 from slack_gate.slack.app import Buttons
 from slack_gate.slack.beside import beside_cards
@@ -132,7 +135,8 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
         log.warning("no cage starts here, so git runs uncaged and is asked more often; `sbox --check` says why")
     if problem := cage_policy.settings_problem():
         log.warning("what would be green is asked", because=problem)
-    executors: dict[str, Executor] = {CAGE: Cage(programs.get("sbox") if cages else None)}
+    cage = Cage(programs.get("sbox") if cages else None)
+    executors: dict[str, Executor] = {CAGE: cage}
     if key := settings.sbx_gate_key.get_secret_value():
         sandboxer = Sandboxer(settings.sandboxer_api_url, settings.sandbox_id, key)
         executors[SANDBOXER] = await opened.enter_async_context(sandboxer)
@@ -145,7 +149,7 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
     judge = judge_of(settings, released, programs, tuple(executors), cages)
     files = FilesNow(judge.is_own)
     gate = Gate(store, waiting, judge, released, house, clock, unshowable, changes.wake, files)
-    runs = Runs(gate, store, executors, clock)
+    runs = Runs(gate, store, executors, clock, _ahead(judge, cage, clock))
     await runs.resume(house.home)
     works: list[Coroutine[Any, Any, None]] = [sweep(gate, store)]
     link, outbox = None, None
@@ -235,6 +239,18 @@ def _house(settings: Settings, approvers: Sequence[str], team: str) -> House:
         page=f"http://127.0.0.1:{settings.page_port}/" if WEB in approvers and settings.page_port else "",
         terminal=TERMINAL in approvers,
     )
+
+
+def _ahead(judge: Judge, cage: Cage, clock: Clock) -> Callable[[ToolEvent], Built | None]:
+    """Builds a cage while the gate records that a command runs unasked. The gate decides: this only guesses."""
+
+    def built(event: ToolEvent) -> Built | None:
+        command = event.command or ""
+        if event.executor != CAGE or len(command) > SMALL or not isinstance(judge.outcome(event, (), clock()), Run):
+            return None
+        return cage.built(command, event.cwd)
+
+    return built
 
 
 def _where(settings: Settings, slack: _Slack | None, house: House) -> list[str]:

@@ -6,6 +6,8 @@ import asyncio
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +18,8 @@ from slack_gate.core.run import STOPPED, Result
 from slack_gate.executors.cage import CAGE_FAULT, Cage
 from slack_gate.executors.output import MAX_PASSED
 
-SBOX = Path(__file__).parents[2] / "cage" / "sbox"
+CAGE = Path(__file__).parents[2] / "cage"
+SBOX = CAGE / "sbox"
 
 
 @pytest.fixture
@@ -29,9 +32,21 @@ def zone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield project
 
 
-async def _run(command: str, cwd: Path, timeout: float = 30, stop: asyncio.Event | None = None) -> Result:
+@pytest.fixture(scope="session", params=["script", "installed"])
+def sbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Both of them: they pass stderr on, and end, in different ways."""
+    if request.param == "script":
+        return str(SBOX)
+    program = tmp_path_factory.mktemp("sbox") / "sbox"
+    subprocess.run([CAGE / "build-sbox", program], check=True, stdout=subprocess.DEVNULL)
+    return str(program)
+
+
+async def _run(
+    command: str, cwd: Path, timeout: float = 30, stop: asyncio.Event | None = None, sbox: str = str(SBOX)
+) -> Result:
     pieces: list[tuple[str, bytes]] = []
-    result = await Cage(str(SBOX)).run(
+    result = await Cage(sbox).run(
         command, str(cwd), timeout, stop or asyncio.Event(), lambda stream, data: pieces.append((stream, data))
     )
     if len(result.stdout) < MAX_PASSED:
@@ -83,10 +98,31 @@ async def test_a_megabyte_stays_whole(zone: Path) -> None:
     assert result.stdout == bytes(MAX_PASSED)
 
 
-async def test_a_time_out_ends_every_process(zone: Path) -> None:
-    result = await _run("echo begun; (setsid sleep 47.123 &); sleep 47.124", zone, timeout=2)
-    assert result == Result(None, b"begun\n", b"", timed_out=True)
+@pytest.mark.parametrize("deaf", ["", "trap '' TERM HUP INT; "])
+async def test_a_time_out_ends_every_process(zone: Path, sbox: str, deaf: str) -> None:
+    text = f"{deaf}echo told >&2; echo begun; (setsid sleep 47.123 &); sleep 47.124; sleep 47.125; echo on"
+    result = await _run(text, zone, timeout=3, sbox=sbox)
+    assert result == Result(None, b"begun\n", b"told\n", timed_out=True)
     await _gone("47.12")
+
+
+async def test_what_began_is_never_said_not_to_have_run(zone: Path, sbox: str) -> None:
+    stop = asyncio.Event()
+    for _ in range(20):  # ended at its first sign of life
+        stop.clear()
+        result = await Cage(sbox).run("echo begun; sleep 47.823", str(zone), 30, stop, lambda *_: stop.set())
+        assert (result.code, result.stdout) == (STOPPED, b"begun\n")
+        assert str(result.error) == "It was ended: whoever asked for it is gone."
+
+
+async def test_a_cage_that_is_never_there(zone: Path, tmp_path: Path) -> None:
+    slow = tmp_path / "sbox"
+    slow.write_text("#!/bin/sh\nexec sleep 47.923\n")
+    slow.chmod(0o755)
+    result = await _run("touch ran", zone, timeout=0.5, sbox=str(slow))
+    assert (result.exit_code, result.code, result.timed_out) == (None, CAGE_FAULT, False)
+    assert "before the time was over. It did not run." in str(result.error)
+    await _gone("47.923")
 
 
 async def test_a_caller_who_goes_ends_every_process(zone: Path) -> None:
@@ -109,13 +145,68 @@ async def test_a_cancelled_run_leaves_nothing(zone: Path) -> None:
 
 
 async def test_a_cage_killed_from_outside_is_no_exit_code(zone: Path) -> None:
-    running = asyncio.create_task(_run("touch there; sleep 47.423", zone))
+    running = asyncio.create_task(_run("echo begun; touch there; sleep 47.423", zone))
     await _until(lambda: (zone / "there").exists())
-    for pid in _processes("47.423"):
-        if os.getpgid(pid) == pid:
-            os.kill(pid, signal.SIGKILL)
+    [first] = {os.getpgid(pid) for pid in _processes("47.423")}
+    os.kill(first, signal.SIGKILL)
     result = await running
     assert result.exit_code is None and not result.known and "outcome unknown" in str(result.error)
+    assert result.stdout == b"begun\n"
+
+
+async def test_a_cage_that_is_there_waits_for_the_word(zone: Path) -> None:
+    built = Cage(str(SBOX)).built("touch ran; echo said", str(zone))
+    await _until(lambda: _waiting("touch ran"))
+    assert not (zone / "ran").exists()
+    result = await built.run(30, asyncio.Event(), lambda *_: None)
+    assert result == Result(0, b"said\n") and (zone / "ran").exists()
+
+
+async def test_a_cage_that_is_not_needed_goes_and_has_run_nothing(zone: Path) -> None:
+    for there in (False, True):  # dropped while it is being built, and when it waits
+        built = Cage(str(SBOX)).built("touch ran-523", str(zone))
+        if there:
+            await _until(lambda: _waiting("touch ran-523"))
+        built.drop()
+        await _rest()
+        await _gone("ran-523")
+        assert not (zone / "ran-523").exists()
+
+
+async def test_whoever_went_while_the_cage_was_built_starts_nothing(zone: Path) -> None:
+    gone = asyncio.Event()
+    gone.set()
+    result = await Cage(str(SBOX)).built("touch ran-623", str(zone)).run(30, gone, lambda *_: None)
+    assert (result.exit_code, result.code, result.known) == (None, STOPPED, True)
+    await _rest()
+    await _gone("ran-623")
+    assert not (zone / "ran-623").exists()
+
+
+async def test_a_daemon_that_dies_before_the_word_has_run_nothing(zone: Path) -> None:
+    text = (
+        "import asyncio, sys; from slack_gate.executors.cage import Cage\n"
+        "async def main():\n"
+        "    built = Cage(sys.argv[1]).built('touch ran-723', sys.argv[2])\n"
+        "    await asyncio.sleep(600)\n"
+        "asyncio.run(main())"
+    )
+    daemon = await asyncio.create_subprocess_exec(sys.executable, "-c", text, str(SBOX), str(zone))
+    await _until(lambda: _waiting("touch ran-723"))
+    daemon.kill()
+    await daemon.wait()
+    await _gone("ran-723")
+    assert not (zone / "ran-723").exists()
+
+
+@pytest.mark.parametrize("text", ["--version", "-c 'echo a'", "+x", "- echo a", "-- echo a"])
+async def test_a_text_that_begins_like_an_option_is_a_text(zone: Path, text: str) -> None:
+    result = await _run(text, zone)
+    assert (result.exit_code, result.stdout) == (127, b"") and b"not found" in result.stderr
+
+
+async def test_the_command_reads_nothing(zone: Path) -> None:
+    assert await _run("cat; readlink /proc/self/fd/0", zone) == Result(0, b"/dev/null\n")
 
 
 async def test_without_a_cage_nothing_runs(zone: Path, tmp_path: Path) -> None:
@@ -134,6 +225,15 @@ async def test_a_directory_that_is_gone(zone: Path) -> None:
     assert (result.exit_code, result.code) == (None, CAGE_FAULT)
 
 
+def _waiting(text: str) -> bool:
+    """Whether the shell that is to start this text waits in its cage."""
+    for pid in _processes(text):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        if words[0] == b"/bin/sh":
+            return True
+    return False
+
+
 def _processes(mark: str) -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
@@ -143,6 +243,10 @@ def _processes(mark: str) -> list[int]:
         except OSError:
             continue  # it has ended meanwhile
     return found
+
+
+async def _rest() -> None:
+    await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
 
 
 async def _gone(mark: str) -> None:
