@@ -53,7 +53,8 @@ STEPS = (
     "--fault",
     "faults",
     multiple=True,
-    help="Trouble in the built-in Slack, such as 'chat.postMessage lost'; a wrong one lists them all.",
+    help="Trouble in the built-in Slack, such as 'chat.postMessage lost' or 'after 9 links drop', also more than once; "
+    "a wrong one lists them all.",
 )
 def demo(auto: bool, port: int, faults: tuple[str, ...]) -> None:
     """The daemon against a built-in Slack with a page to click on, and a sample agent that asks. Needs no tokens."""

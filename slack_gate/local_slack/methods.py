@@ -79,13 +79,12 @@ def checked_content(args: Args) -> tuple[str | None, Blocks | None]:
 class Methods:
     """The methods over one workspace; `manifest` is the app's."""
 
-    def __init__(
-        self, workspace: Workspace, grants: Grants, manifest: dict[str, Any], limit: Limit | None, files: Files
-    ) -> None:
+    def __init__(self, workspace: Workspace, grants: Grants, manifest: dict[str, Any], files: Files) -> None:
         self.workspace = workspace
         self.files = files
         self.grants = grants
-        self.limit = limit
+        self.limit: Limit | None = None
+        """Of the messages in each channel."""
         tabs = manifest.get("features", {}).get("app_home", {})
         self.messages_tab = bool(tabs.get("messages_tab_enabled"))
         self.home_tab = bool(tabs.get("home_tab_enabled"))

@@ -26,7 +26,7 @@ class ResponseUrls:
 
     async def answer(self, request: web.Request) -> web.Response:
         fault = self.faults.take(NAME)
-        if (failed := await fault.before(request)) is not None:
+        if (failed := await fault.before(request)) is not None and not fault.performed:
             return failed
         grant = self.grants.response_urls.get(request.match_info["secret"])
         if grant is None or self.grants.expired(grant):
@@ -38,6 +38,8 @@ class ResponseUrls:
         except Refused as refused:
             return web.json_response(refused.body, status=400)
         grant.uses_left -= 1
+        if failed is not None:
+            return failed
         return reset(request) if fault.reset_after else web.Response(text="ok")
 
     def _perform(self, grant: ResponseUrl, body: dict[str, Any]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -70,14 +71,16 @@ class LocalSlack:
         self.workspace = Workspace(manifest["display_information"]["name"])
         self._faults = Faults()
         self._grants = Grants(clock)
+        self._clock = clock
+        self._usual = (posting_limit, tiers, redeliveries)
+        self._planned: set[asyncio.Task[None]] = set()
         self._links = Links(self.workspace.app_id, ping_seconds, self.workspace.changed, seed, redeliveries)
         interactive = bool(settings.get("interactivity", {}).get("is_enabled"))
         self._interactions = Interactions(self.workspace, self._grants, self._links, interactive)
-        limit = None if posting_limit is None else Limit(posting_limit, BURST, clock)
         self._files = Files(self.workspace, self._faults)
-        self._methods = Methods(self.workspace, self._grants, manifest, limit, self._files)
-        fast = None if tiers is None else TierLimits(tiers, clock)
-        self._web_api = WebApi(self._methods, self._faults, manifest, self._socket_url, fast)
+        self._methods = Methods(self.workspace, self._grants, manifest, self._files)
+        self._web_api = WebApi(self._methods, self._faults, manifest, self._socket_url)
+        self._limit(posting_limit, tiers)
         self._scopes, self._messages_tab = tuple(self._web_api.scopes), self._methods.messages_tab
         scopes = self._web_api.scopes
         self._events = Events(self.workspace, self._links, manifest, scopes)
@@ -119,6 +122,7 @@ class LocalSlack:
 
     async def stop(self) -> None:
         """Cuts what is open and frees the port."""
+        self._forget_plans()
         self._links.drop()
         await self._events.stop()
         if self._runner is not None:
@@ -276,6 +280,38 @@ class LocalSlack:
         """The next acknowledgements do not arrive: the app believes a click handled that Slack sends again."""
         self._links.acks_to_lose += count
 
+    def deliver_twice(self, count: int) -> None:
+        """The next clicks come again, marked as retries, although they were acknowledged."""
+        self._links.to_repeat += count
+
+    def retry_clicks(self, times: int) -> None:
+        """A click that is not acknowledged is sent again so often."""
+        self._links.redeliveries = times
+
+    def limit(self, factor: float) -> None:
+        """Posts and calls are limited as Slack limits them, `factor` times as fast."""
+        self._limit(factor, factor)
+
+    def _limit(self, posts: float | None, tiers: float | None) -> None:
+        self._methods.limit = None if posts is None else Limit(posts, BURST, self._clock)
+        self._web_api.tiers = None if tiers is None else TierLimits(tiers, self._clock)
+
+    def later(self, seconds: float, act: Callable[[], Awaitable[None] | None]) -> None:
+        """Does it after so many seconds, if this is open then."""
+
+        async def wait() -> None:
+            await asyncio.sleep(seconds)
+            if (acting := act()) is not None:
+                await acting
+
+        plan = asyncio.get_running_loop().create_task(wait())
+        self._planned.add(plan)
+        plan.add_done_callback(self._planned.discard)
+
+    def _forget_plans(self) -> None:
+        for plan in self._planned - {asyncio.current_task()}:
+            plan.cancel()
+
     def revoke_tokens(self, error: str = "account_inactive", which: str = "both") -> None:
         """Makes the `bot` token, the `app` token or both worthless; without the app's, links are cut as well."""
         for name, token in (("bot", self.bot_token), ("app", self.app_token)):
@@ -298,7 +334,11 @@ class LocalSlack:
         self._methods.messages_tab = False
 
     def mend(self) -> None:
-        """Everything works again, but what was cut or closed stays so until it is opened anew."""
+        """Everything works again, but what was cut or closed stays so until it is opened anew; plans are dropped."""
+        self._forget_plans()
+        posts, tiers, self._links.redeliveries = self._usual
+        self._limit(posts, tiers)
+        self._links.to_repeat = 0
         self._faults.clear()
         self._links.refusing = None
         self._links.acks_to_lose = 0

@@ -56,7 +56,9 @@ class Links:
         self.refusing: str | None = None
         """The reason why every new link is sent away again at once, None when links may stay."""
         self.acks_to_lose = 0
-        self._redeliveries = redeliveries
+        self.to_repeat = 0
+        """So many of the next interactive envelopes come again although they were acknowledged."""
+        self.redeliveries = redeliveries
         self._choose = random.Random(seed)  # noqa: S311 - routes, hides nothing
         self._changed = changed
         self._tickets: set[str] = set()
@@ -143,10 +145,13 @@ class Links:
             "payload": payload,
         }
         delivery = await self.send(envelope)
-        for attempt in range(1, self._redeliveries + 1):
+        for attempt in range(1, self.redeliveries + 1):
             if delivery.acknowledged:
                 break
             delivery = await self.send(envelope | {"retry_attempt": attempt, "retry_reason": "timeout"})
+        if delivery.acknowledged and self.to_repeat > 0:
+            self.to_repeat -= 1
+            await self.send(envelope | {"retry_attempt": 1, "retry_reason": "timeout"})
         return delivery
 
     async def send(self, envelope: dict[str, Any]) -> Delivery:

@@ -53,7 +53,6 @@ class WebApi:
         faults: Faults,
         manifest: dict[str, Any],
         open_connection: Callable[[], str],
-        tiers: TierLimits | None,
     ) -> None:
         self.bot_token = f"xoxb-{secrets.token_hex(16)}"
         self.app_token = f"xapp-1-{secrets.token_hex(24)}"
@@ -63,7 +62,8 @@ class WebApi:
         self.calls: list[Call] = []
         self._faults = faults
         self._changed = methods.workspace.changed  # those who wait for something may wait for a call
-        self._tiers = tiers
+        self.tiers: TierLimits | None = None
+        """Limits of the methods' calls."""
         self._open_connection = open_connection
         self._handlers: dict[str, Callable[[Args], Reply]] = {
             "auth.test": methods.auth_test,
@@ -105,8 +105,8 @@ class WebApi:
         return reset(request) if fault.reset_after else self._json(reply)
 
     def _perform(self, request: web.Request, method: str, args: Args, token: str | None) -> Reply:
-        if self._tiers is not None:
-            self._tiers.take(method)
+        if self.tiers is not None:
+            self.tiers.take(method)
         if method == APP_LEVEL:
             # The app token counts in the header only.
             self._check_token(header_token(request), self.app_token)

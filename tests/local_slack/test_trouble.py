@@ -85,6 +85,25 @@ async def test_an_answer_by_response_url_can_fail_too(slack: LocalSlack, client:
     assert statuses == [503] and ana.ephemerals == []
 
 
+async def test_an_answer_by_response_url_can_arrive_and_fail_all_the_same(
+    slack: LocalSlack, client: AsyncWebClient
+) -> None:
+    ana = slack.add_user("U0ANA", name="Ana")
+    app = app_of(slack)
+    statuses: list[int] = []
+
+    @app.action("approve")
+    async def approve(ack: Any, respond: Any) -> None:
+        await ack()
+        statuses.append((await respond(text="late", replace_original=False)).status_code)
+
+    await slack.cause("response_url broken")
+    async with connected(slack, app):
+        await client.chat_postMessage(channel="U0ANA", text="x", blocks=card())
+        await ana.click(await ana.wait_for_message(), "Approve")
+    assert statuses == [500] and [message.text for message in ana.ephemerals] == ["late"]
+
+
 @pytest.mark.parametrize("reason", ["refresh_requested", "reset"])
 async def test_bolt_comes_back_after_its_link_is_lost(slack: LocalSlack, client: AsyncWebClient, reason: str) -> None:
     ana = slack.add_user("U0ANA", name="Ana")
@@ -184,6 +203,63 @@ async def test_a_click_nobody_acknowledged_is_sent_again_and_says_so() -> None:
             assert (again["envelope_id"], again["payload"]) == (first["envelope_id"], first["payload"])
             await link.send_json({"envelope_id": again["envelope_id"]})
             assert (await pressed).acknowledged
+
+
+async def test_a_click_that_was_acknowledged_comes_again(slack: LocalSlack, client: AsyncWebClient) -> None:
+    ana = slack.add_user("U0ANA", name="Ana")
+    app = app_of(slack)
+    heard: list[str] = []
+
+    @app.action("approve")
+    async def approve(ack: Any, body: dict[str, Any]) -> None:
+        await ack()
+        heard.append(body["actions"][0]["action_ts"])
+
+    await slack.cause("clicks twice 1")
+    async with connected(slack, app):
+        await client.chat_postMessage(channel="U0ANA", text="x", blocks=card())
+        for _ in range(2):
+            assert (await ana.click(await ana.wait_for_message(), "Approve")).acknowledged
+        await slack.workspace.wait_for(lambda: len(heard) >= 3 or None, 10, lambda: str(heard))
+    assert heard[0] == heard[1] != heard[2] and len(heard) == 3
+
+
+async def test_slacks_own_limits_from_now_on(slack: LocalSlack, client: AsyncWebClient) -> None:
+    slack.add_user("U0ANA", name="Ana")
+
+    async def posted() -> int:
+        """How many in a row, of ten."""
+        for number in range(10):
+            try:
+                await client.chat_postMessage(channel="U0ANA", text="x")
+            except SlackApiError as refused:
+                assert refused.response.status_code == 429 and int(refused.response.headers["Retry-After"]) >= 1
+                return number
+        return 10
+
+    assert await posted() == 10
+    await slack.cause("limits 1")
+    assert 3 <= await posted() < 10
+    with pytest.raises(SlackApiError, match="ratelimited"):
+        for _ in range(51):
+            await client.apps_connections_open(app_token=slack.app_token)
+    await slack.cause("mend")
+    assert await posted() == 10
+
+
+async def test_trouble_that_comes_later(slack: LocalSlack, client: AsyncWebClient) -> None:
+    async with connected(slack, app_of(slack)):
+        before = slack.links
+        await slack.cause("after 0.3 links away refresh_requested")
+        await slack.cause("after 60 token revoked invalid_auth")
+        assert slack.links == before
+        await slack.workspace.wait_for(lambda: slack.links != before or None, 10, lambda: "the same links")
+        await slack.cause("after 0.1 auth.test error internal_error")
+        await slack.cause("mend")  # plans too
+        async with asyncio.timeout(5):  # not the sixty seconds
+            while slack._planned:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        await client.auth_test()
 
 
 async def test_the_same_seed_takes_the_same_links() -> None:
@@ -291,8 +367,9 @@ async def test_a_call_performed_late(slack: LocalSlack) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["", "links", "links drop one", "chat.update", "chat.update http", "chat.update http x3", "chat.update reset 3",
-     "chat.update http soon", "token revoked", "make coffee"],
+    ["", "links", "links drop one", "links drop 1 2", "chat.update", "chat.update http", "chat.update http x3",
+     "chat.update reset 3", "chat.update http soon", "chat.updatte reset", "token revoked", "token revoked x everybody",
+     "user gone U0NOBODY", "limits 0", "after 3", "after soon mend", "after 3 make coffee", "make coffee"],
 )  # fmt: skip
 async def test_words_for_no_trouble_are_refused_with_the_list(slack: LocalSlack, words: str) -> None:
     with pytest.raises(ValueError, match="links drop"):
