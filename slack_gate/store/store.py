@@ -213,7 +213,7 @@ class Store:
 
         def work(tx: Transaction) -> Request | None:
             row = tx.one(requests, (requests.c.id == request) & (requests.c.state == State.PENDING))
-            return None if row is None or now >= row.expires_at else _changed(tx, as_request(row))
+            return None if row is None or now >= row.expires_at else _changed(tx, as_request(row), None)
 
         return await self.transact(work, now)
 
@@ -587,9 +587,8 @@ def _extended(tx: Transaction, request: Request, decision: Decision) -> Click:
     until = min(request.expires_at + MORE_S, request.latest_at)
     if until <= request.expires_at:
         return Click(Verdict.LATEST, request)
-    changed = _changed(tx, request, expires_at=until)
-    tx.log(replace(_entry(changed, decision.by, tx.now, decision.user), decision="extended"), changed.chain)
-    return Click(Verdict.EXTENDED, changed)
+    entry = replace(_entry(request, decision.by, tx.now, decision.user), decision="extended")
+    return Click(Verdict.EXTENDED, _changed(tx, request, entry, expires_at=until))
 
 
 def _counted(tx: Transaction, request: Request, decision: Decision) -> Request | None:
@@ -600,13 +599,13 @@ def _counted(tx: Transaction, request: Request, decision: Decision) -> Request |
     votes[decision.user if decision.by == BY_SLACK else _NAMELESS] = decision.name
     if len(votes) >= request.quorum:
         return None
-    changed = _changed(tx, request, votes=json.dumps(list(votes.items())))
-    tx.log(replace(_entry(changed, decision.by, tx.now, decision.user), decision="vote"), changed.chain)
-    return changed
+    entry = replace(_entry(request, decision.by, tx.now, decision.user), decision="vote")
+    return _changed(tx, request, entry, votes=json.dumps(list(votes.items())))
 
 
-def _changed(tx: Transaction, request: Request, **values: object) -> Request:
-    """A request that still waits, and whose card is to be drawn anew. Nobody else changed it meanwhile."""
+def _changed(tx: Transaction, request: Request, entry: Entry | None, **values: object) -> Request:
+    """A request that still waits, and whose card is to be drawn anew; `entry` is its line in the log, if it gets one.
+    Nobody else changed it meanwhile."""
     same = (requests.c.id == request.id) & (requests.c.revision == request.revision)
     query = (
         update(requests)
@@ -614,7 +613,7 @@ def _changed(tx: Transaction, request: Request, **values: object) -> Request:
         .values(revision=requests.c.revision + 1, **values)
         .returning(requests)
     )
-    row = tx.connection.execute(query).first()
+    row = tx.connection.execute(query).first() if entry is None else tx.changed(query, {}, entry, request.chain)
     if row is None:
         raise StoreError(f"The request {request.id} was changed by someone else at the same moment.", "Press again.")
     return as_request(row)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
@@ -67,6 +67,8 @@ class Transaction:
         """Adds the line to a log: this home's, or the one of the daemon whose request it is about. That daemon writes
         it to its file before it answers.
         """
+        if self.alone and self.database.shared:
+            raise StoreError("A line of its own, where a change and its line are one statement.")
         chain = chain or self.chain
         line = self._next(entry, chain)
         # Another process may have been first: then this number is taken, and the work begins anew.
@@ -114,7 +116,7 @@ class Transaction:
         return self.connection.execute(select(table).where(condition)).first()
 
 
-@cache
+@lru_cache(64)
 def _with_line(query: Update) -> Select[Any]:
     """The UPDATE and, if it changes a row, the new line, in one statement: one way to the server instead of two."""
     changed = query.cte("changed")

@@ -135,6 +135,19 @@ async def test_a_decision_for_another_daemon_is_two_statements_and_its_answer_on
         assert place.decisions() == ["pending", "pending", "approved", "approved"]
 
 
+@pytest.mark.parametrize(("choice", "verdict"), [(Choice.MORE, Verdict.EXTENDED), (Choice.APPROVE, Verdict.COUNTED)])
+async def test_what_decides_nothing_yet_is_one_change_with_its_line(
+    place: Place, choice: Choice, verdict: Verdict
+) -> None:
+    async with place.store() as store:
+        await submitted(store, replace(REQUEST, latest_at=NOW + 2000, quorum=2))
+        said: list[str] = []
+        event.listen(store.database._engine, "before_cursor_execute", lambda *sent: said.append(sent[2][:6]))
+        assert (await store.decided(click(choice), (), (), NOW)).verdict is verdict
+        assert said == ["SELECT", "WITH c"]
+        assert len(place.decisions()) == 2
+
+
 async def test_decisions_of_others_and_a_busy_home_make_one_chain(place: Place, tmp_path: Path) -> None:
     """Both number the lines of one log, in transactions and in single statements, and nobody's click is lost."""
     async with place.store(home="a:/x") as a, _other(place, tmp_path).store(home="b:/x") as b:
