@@ -45,12 +45,12 @@ FILE_TOOLS = {  # the field that names the file, and the fields that name no fil
 # Names that programs outside the cage execute or trust when they meet them, wherever in the zone they lie.
 GUARDED_NAMES = frozenset(
     """.git .claude .mcp.json .claude.json .vscode .idea .envrc .direnv .cursor .codex .gemini .opencode .windsurf .zed
-    .cline .clinerules .copilot .github/hooks .github/copilot .openclaw .hermes .kiro .roo .continue .qwen
-    .aider.conf.yml
+    .cline .clinerules .copilot .github/hooks .github/copilot .openclaw .hermes .kiro .roo .continue .qwen .kilocode
+    .amazonq .junie .trae .augment .factory .crush crush.json .crush.json .helix .aider.conf.yml
     .devcontainer .devcontainer.json .husky .githooks .ssh .gnupg .netrc .exrc .nvimrc .vimrc .nvim.lua .gdbinit
     .lldbinit .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin
     .zlogout .kshrc .cshrc .tcshrc .login .logout .inputrc .xprofile .xsessionrc .xinitrc .pythonrc .pythonrc.py
-    .gitconfig opencode.json opencode.jsonc""".split()
+    .pdbrc .irbrc .pryrc .rprofile .gitconfig opencode.json opencode.jsonc""".split()
 )
 # First names below ~/.cache that are sourced, imported or executed by programs outside; "*" ends a prefix.
 GUARDED_CACHES = tuple(
@@ -650,7 +650,8 @@ def _guarded(real: str, root: str, place: Place) -> str:
         if parts[at : at + 2] == [".claude", "worktrees"] and at + 3 < len(parts):
             at += 3
             continue
-        if parts[at] in GUARDED_NAMES or parts[at].endswith(".git") or "/".join(parts[at : at + 2]) in GUARDED_NAMES:
+        repository_or_window = parts[at].endswith((".git", ".code-workspace"))
+        if parts[at] in GUARDED_NAMES or repository_or_window or "/".join(parts[at : at + 2]) in GUARDED_NAMES:
             return parts[at]
         at += 1
     directory = os.path.dirname(real)
@@ -1227,8 +1228,8 @@ def judge_git_words(call: Git, place: Place, here: str) -> None:
         raise Gated("git " + sub + " is always asked")
     if any("%G" in value or "signature" in value for name, value in call.options if name in ("--format", "--pretty")):
         raise Gated("this format runs gpg")
-    if sub == "reflog" and plain[:1] in (["expire"], ["delete"], ["exists"]):
-        raise Gated("this deletes what git remembers")
+    if sub == "reflog" and plain[:1] in (["expire"], ["delete"], ["drop"], ["write"], ["exists"]):
+        raise Gated("this changes what git remembers")
     lists = call.has("-l", "--list") and not plain
     gets = call.has("--get", "--get-all", "--get-regexp") and len(plain) < 2
     if sub == "config" and not (lists or gets):
@@ -1576,9 +1577,11 @@ rg | 1 | | --pre --hostname-bin --search-zip -z
 ss | 1 | | -D -K --diag --kill
 cp | 1 | | -r -R -a -t --recursive --archive --target-directory
 mv ln | 1 | | -t --target-directory
-curl | 1 | | -K --config
+curl | 1 | | -K --config --engine --unix-socket --abstract-unix-socket
 wget | 1 | | -e --execute --config --use-askpass
 date | 1 | | -s --set
+nm size | 1 | | --plugin
+actionlint | 1 | | -shellcheck -pyflakes
 cmake | 1 | | -E -P
 npm | 2 | exec x init create explore edit config set | -C --prefix --script-shell --node-options --userconfig \
     --globalconfig --shell --git --editor --viewer --ignore-scripts
@@ -1596,7 +1599,9 @@ go+mod go+work | 3 | edit |
 docker podman | 2 | run exec create attach start plugin context unshare cp | -v -H -c --volume --mount --privileged \
     --entrypoint --config --host --context --env-file
 docker+compose podman+compose docker+container podman+container | 3 | run exec create attach start cp |
-docker+image docker+volume docker+network docker+system podman+image podman+volume podman+network | 3 | |
+docker+image docker+volume docker+network docker+system podman+image podman+volume podman+network docker+service \
+    docker+stack docker+swarm docker+model docker+sandbox podman+pod podman+kube podman+machine podman+play \
+    | 3 | create deploy update run exec ssh play kube join |
 docker-compose | 2 | run exec | -f --file --project-directory --env-file
 kubectl | 2 | exec run debug attach plugin edit proxy cp krew config | --kubeconfig --raw
 kubectl+rollout kubectl+create | 3 | |
@@ -1627,6 +1632,9 @@ apt apt-get | 2 | edit-sources shell satisfy | -o -c -t -a --option --config-fil
 brew dnf gem snap flatpak pre-commit playwright alembic rails turbo nx vercel fly flyctl wrangler | 2 | \
     run exec runner console ssh shell edit alias config | --config
 """
+# Programs that install, with root's rights mostly, also a file that caged code may have made.
+_INSTALL = frozenset("apt apt-get dnf brew snap flatpak conda mamba pixi".split())
+_PACKAGES = (".deb", ".rpm", ".rb", ".snap", ".flatpak", ".flatpakref", ".conda", ".bz2", ".yml", ".yaml", ".toml")
 # Programs that speak to a host named in an argument: a host that is not plain ASCII is never covered.
 _NETWORKED = frozenset("curl wget gh ping dig host nslookup whois docker podman helm pip pip3 npm".split())
 # Programs that run project code, which caged code may have changed since a person said Always.
@@ -1635,7 +1643,9 @@ RUNNERS = frozenset(
     celery npm pnpm yarn bun deno jest vitest mocha ava eslint prettier tsc webpack vite next nuxt astro rollup esbuild
     parcel turbo nx lerna playwright cypress storybook gulp grunt stylelint cargo go gradle mvn sbt lein ant bazel
     bazelisk cmake ctest ninja meson stack cabal zig mix rebar3 dotnet swift flutter dart bundle rails rspec phpunit
-    composer poetry pdm hatch uv pip pip3 sphinx-build mkdocs terraform tofu docker podman docker-compose""".split()
+    composer poetry pdm hatch uv pip pip3 gem sphinx-build mkdocs hugo jekyll terraform tofu pulumi cdk sam serverless
+    sls firebase netlify vercel wrangler fly flyctl ng expo eas skaffold tilt earthly docker podman
+    docker-compose""".split()
 )
 _RUN_BY = {  # of these only some subcommands run project code
     **dict.fromkeys(["docker", "podman"], frozenset(["compose", "build", "buildx"])),
@@ -1720,6 +1730,8 @@ def _table_key(argv: tuple[str, ...], base: str) -> tuple[str, ...] | None:
     known = first is not _NO_ROW
     if _carries(argv[1:], carrying + first[2]):
         return None
+    if base in _INSTALL and any(_is_package_file(word) for word in argv[1:]):
+        return None
     if not known and base not in _SIMPLE:
         if argv[1:2] and argv[1] in anything:
             return None
@@ -1731,6 +1743,11 @@ def _table_key(argv: tuple[str, ...], base: str) -> tuple[str, ...] | None:
         if at == 0 and ("/" in word or "." in word):  # a script, where a subcommand should stand
             return None
     return argv[:depth]
+
+
+def _is_package_file(word: str) -> bool:
+    is_path = "/" in word if word[:1] == "-" else word[:1] in ("/", ".", "~")
+    return is_path or word.startswith("--file") or word.endswith(_PACKAGES)
 
 
 def _exact_key(argv: tuple[str, ...]) -> tuple[str, ...] | None:

@@ -38,6 +38,15 @@ def _remotes(event: ToolEvent) -> tuple[tuple[str, ...], ...]:
     return tuple(dict.fromkeys(words))
 
 
+def bound(event: ToolEvent) -> dict[str, str]:
+    """What an approval of a green call with git that uses the network is bound to: each remote's addresses, by name.
+
+    Empty for any other call, so also once the repository is no longer fit. Where it is still the same, the wrapper may
+    run in place of the approved text: it speaks to the addresses that were shown, and runs nothing planted since.
+    """
+    return {" ".join((*words[:3], *words[-2:])): " ".join(words[3:-2]) for words in remotes(event)}
+
+
 def uses_network(event: ToolEvent) -> bool:
     """A green call with git that speaks to a remote."""
     return _is_green(event) and bool(_network(event))

@@ -209,6 +209,7 @@ GATED = {
         git remote rm x; git remote show origin; git remote prune origin; git config --rename-section a b
         git symbolic-ref HEAD refs/x; git update-index --add x; git update-ref a b; git worktree add ../x
         git worktree remove x; git worktree prune; git init; git submodule add x; git reflog expire --all
+        git reflog drop --all; git reflog write x y
         git reflog delete HEAD@{1}; git clean -fd; git rm a; git mv a b; git apply x; git hash-object -w x
         git fast-import; git filter-repo; git prune; git pack-refs; git lfs pull; git st""",
     "files named by options": """git commit -F /etc/passwd; git commit -F -; git commit -F-

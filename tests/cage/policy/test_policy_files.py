@@ -41,7 +41,9 @@ GATED = """~/x; ~/.bashrc; ~/.ssh/authorized_keys; ~/.claude/settings.json; ~/.c
     ~/.cache/zsh/zcompdump; ~/.cache/.git/x; ~/.cache/uv; ~/.cache/python-x/y; ~/.cache/torch/hub/x.py
     ~/projects/app/.github/hooks/x.json; ~/projects/app/.GitHub/Hooks/x; ~/projects/app/.github/copilot/settings.json
     ~/projects/app/.github/hooks; ~/projects/app/.clinerules/hooks/PreToolUse; ~/projects/app/.cline/hooks/x.sh
-    ~/projects/app/.kiro/hooks/x; ~/projects/app/.aider.conf.yml; ~/projects/app/sub/.qwen/settings.json
+    ~/projects/app/.kiro/hooks/x; ~/projects/app/.aider.conf.yml; ~/projects/app/.helix/languages.toml
+    ~/projects/app/.kilocode/mcp.json; ~/projects/a.code-workspace; ~/projects/app/.pdbrc; ~/projects/app/.Rprofile
+    ~/projects/app/sub/.qwen/settings.json
     ~/.cache/pypoetry/virtualenvs/x; ~/projects/app/.exrc; ~/projects/app/.direnv/x; ~/projects/app/.zed/tasks.json"""
 
 

@@ -94,6 +94,12 @@ KEYS = {  # text: the keys, words joined by a blank
     "cp a b && mv b c": ["cp", "mv"],
     "gh repo view a/b": ["gh repo view"],
     "apt-get update": ["apt-get update"],
+    "apt-get install -y jq": ["apt-get install"],
+    "brew install homebrew/cask/x": ["brew install"],
+    "docker service ls": ["docker service ls"],
+    "actionlint .github/workflows/ci.yml": ["actionlint"],
+    "wrangler deploy": ["wrangler deploy"],
+    "cdk deploy": ["cdk"],
     "cd app": ["cd app"],
     "LS x": ["LS x"],
 }
@@ -131,6 +137,17 @@ NO_KEY = {
     "upwards": "cd ..; cd ../x; cd a/../..; cd a/..; cd /srv/..; cd ../../; cd ./..",
     "a way through /proc": """python3 /proc/self/cwd/a.py; /proc/self/cwd/newtool; /proc/self/exe x
         python3 /dev/fd/3""",
+    "options that load code or reach a socket": """curl --engine /tmp/x.so; curl --eng x
+        curl --unix-socket /run/docker.sock x; curl --abstract-unix-socket x y; nm --plugin /tmp/x.so a
+        size --plugin=x a
+        actionlint -shellcheck=/tmp/x; actionlint -pyflakes /tmp/x""",
+    "containers by longer names": """docker service create x; docker stack deploy x; docker swarm join x
+        docker sandbox run x; docker model run x; podman kube play x; podman play kube x; podman machine ssh
+        podman pod create x""",
+    "packages that are files": """apt-get install ./x.deb; apt install /tmp/x.deb; dnf install x.rpm
+        brew install ./x.rb; brew install x.rb; snap install x.snap; flatpak install x.flatpak
+        conda install x.conda; conda install --file=x
+        mamba install --file x; apt-get install --solver=/tmp/x y; conda install ~/x""",
     "more options that carry": """apt-get update -o APT::Update::Pre-Invoke::=x; apt update --option=x
         apt-get install -c x y; gh repo clone a/b -- -u x; gh pr checkout 3""",
     "builtins that change what follows": """export A=b; declare -x A=b; typeset A; readonly A=b; set -e; unset A
@@ -242,7 +259,8 @@ def test_a_key_covers_no_empty_words() -> None:
     assert key_of(("",)) is None
 
 
-RUNNERS = """make x; npm test; npm run build; pnpm build; yarn x; bun run x; pytest; cargo test; go run ./x
+RUNNERS = """gem install x; wrangler deploy; cdk deploy
+        make x; npm test; npm run build; pnpm build; yarn x; bun run x; pytest; cargo test; go run ./x
     go test ./...
     go generate; tox; nox; gradle build; mvn test; just x; rake x; python3 -m pytest; docker compose up
     docker build .; /usr/bin/make x; jest; eslint .; terraform plan; pip install ."""

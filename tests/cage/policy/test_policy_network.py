@@ -294,6 +294,18 @@ def test_an_address_with_a_secret_is_neither_kept_nor_shown(url: str, kept: bool
     assert (url in network_git.why(event(house, "git push"), [])) == kept
 
 
+def test_an_approval_is_bound_to_the_addresses(house: House, remote: Path) -> None:
+    address = git(house.repo, "config", "remote.origin.url").strip()
+    push = event(house, "git push origin main && git status")
+    assert network_git.bound(push) == {f"git remote origin of {house.repo}": address}
+    assert network_git.bound(event(house, "git status")) == network_git.bound(event(house, "git push --force")) == {}
+    git(house.repo, "config", "remote.origin.url", "https://example.com/x.git")
+    assert network_git.bound(push) == {f"git remote origin of {house.repo}": "https://example.com/x.git"}
+    (house.repo / ".git" / "hooks").mkdir(exist_ok=True)
+    (house.repo / ".git" / "hooks" / "pre-push").write_text("#!/bin/sh\n")
+    assert network_git.bound(push) == {}
+
+
 def test_which_calls_use_the_network(house: House, remote: Path) -> None:
     green = ["git push", "git add . && git push", "git ls-remote"]
     assert [network_git.uses_network(event(house, command)) for command in green] == [True] * 3
