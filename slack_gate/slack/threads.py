@@ -14,6 +14,7 @@ from slack_gate.slack.blocks import Block, clock, context, plain, section
 from slack_gate.slack.cards import File, Picture, ends_of, escaped, preformatted
 
 MAX_OUTPUT = 2400  # UTF-16 units of a stream that stand in the message; of a longer one, both ends
+MAX_LINES = 30  # the same in lines: more is scrolled past, and the way back to the card is long
 MAX_ERROR = 500
 
 
@@ -51,7 +52,7 @@ def _ended(note: Note, run: Carried) -> tuple[Picture, list[File]]:
     for name, text in (("stdout", run.stdout), ("stderr", run.stderr)):
         if text:
             blocks += _output(name, text)
-            files += [File(f"Whole {name}", visible(text))] if units(visible(text)) > MAX_OUTPUT else []
+            files += [] if _short(visible(text)) else [File(f"Whole {name}", visible(text))]
     if not run.stdout and not run.stderr:
         blocks.append(context(plain("It printed nothing.")))
     blocks.append(context(clock(run.ended_at or run.started_at)))
@@ -70,13 +71,22 @@ def _how(note: Note, run: Carried) -> str:
     return f"Ended with exit code {run.exit_code} {after}.{error}"
 
 
+def _short(shown: str) -> bool:
+    return units(shown) <= MAX_OUTPUT and shown.rstrip("\n").count("\n") < MAX_LINES
+
+
+def _first(text: str, lines: int) -> str:
+    return "\n".join(text.split("\n")[:lines])
+
+
 def _output(name: str, text: str) -> Sequence[Block]:
     shown = visible(text)
     lines = text.count("\n") + (not text.endswith("\n"))
     caption = context(plain(f"{name}, {len(text)} characters, {lines} {'line' if lines == 1 else 'lines'}"))
-    if units(shown) <= MAX_OUTPUT:
+    if _short(shown):
         return [caption, preformatted(shown)]
-    head, tail = ends_of(shown, MAX_OUTPUT)
+    head, tail = ends_of(shown, MAX_OUTPUT) if units(shown) > MAX_OUTPUT else (shown, shown)
+    head, tail = _first(head, MAX_LINES // 2), _first(tail[::-1], MAX_LINES // 2)[::-1]
     left = len(shown) - len(head) - len(tail)
     between = context(plain(f"{left} characters between stand in the file below only"))
     return [caption, *([preformatted(head)] if head else []), between, *([preformatted(tail)] if tail else [])]
