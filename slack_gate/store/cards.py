@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func,
 
 from slack_gate.core.request import Request, State
 from slack_gate.store.database import Database
-from slack_gate.store.store import as_request
+from slack_gate.store.rows import as_request
 from slack_gate.store.tables import cards, requests
 
 GIVEN_UP = 1e18  # a `due_at` that never comes

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, selec
 from slack_gate.core.overview import Waiting
 from slack_gate.core.request import BY_PAGE, BY_SLACK, BY_TERMINAL, Request, State
 from slack_gate.store.database import Database
-from slack_gate.store.store import as_request
+from slack_gate.store.rows import as_request
 from slack_gate.store.tables import cards, requests
 
 _PENDING = requests.c.state == State.PENDING

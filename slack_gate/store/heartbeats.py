@@ -10,7 +10,9 @@ from sqlalchemy.dialects.postgresql import insert
 
 from slack_gate.core.request import Request, State
 from slack_gate.store.cards import GIVEN_UP
-from slack_gate.store.store import Store, end_all, lose
+from slack_gate.store.ends import end_all
+from slack_gate.store.runs import lose
+from slack_gate.store.store import Store
 from slack_gate.store.tables import cards, heartbeats, requests, runs
 from slack_gate.store.transaction import SERVERS_TIME, Transaction
 

@@ -12,7 +12,7 @@ from slack_gate.core.notes import AHEAD_S, ENDED, STARTED, Note, reminder
 from slack_gate.core.request import State
 from slack_gate.core.run import Carried
 from slack_gate.store.database import Database
-from slack_gate.store.store import as_request
+from slack_gate.store.rows import as_request
 from slack_gate.store.tables import cards, notes, requests, runs
 
 LOST_S = 120.0  # what ended so long before a start is still told

@@ -1,0 +1,112 @@
+"""Runs: what the gate carries out itself, claimed once before it starts, never a second time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, insert, select, update
+
+from slack_gate.core.request import Request, State, may
+from slack_gate.core.run import Result, unknown
+from slack_gate.core.secrets import mask
+from slack_gate.errors import StoreError
+from slack_gate.store.ends import decision_of, end
+from slack_gate.store.ledger import Ledger
+from slack_gate.store.questions import same_call
+from slack_gate.store.rows import as_request, columns_of, entry_of
+from slack_gate.store.tables import requests, runs
+from slack_gate.store.transaction import Transaction
+
+
+class Runs(Ledger):
+    """From approved to running, and to finished or lost."""
+
+    async def admitted(self, request: Request, run: str, executor: str) -> Request:
+        """Files a request that needs no asking as running; `request.via` says what let it. Never the same call twice:
+        then the row on file comes back."""
+
+        def work(tx: Transaction) -> Request:
+            if (row := tx.one(requests, same_call(request))) is not None:
+                return as_request(row)
+            tx.connection.execute(insert(requests).values(**columns_of(request), chain=tx.chain))
+            admitted = end(tx, request, State.APPROVED, decision_of(request.via, request.reason), log=False)
+            started = admitted and _start(tx, admitted.id, run, executor)
+            if started is None:
+                raise StoreError(f"The request {request.id} could not be started.")
+            return started
+
+        return await self.transact(work)
+
+    async def claimed(self, request: str, run: str, executor: str, now: float) -> Request | None:
+        """The right to run an approved request, given once: from now on it may have run. None when it is not there."""
+        return await self.transact(lambda tx: _start(tx, request, run, executor), now)
+
+    async def finished(self, run: str, result: Result, stdout: str, stderr: str, now: float) -> Request | None:
+        """How a run ended, its output masked and printable; None when it had been declared lost."""
+
+        def work(tx: Transaction) -> Request | None:
+            row = tx.one(runs, (runs.c.id == run) & runs.c.ended_at.is_(None))
+            return None if row is None else _finish(tx, row, result, stdout, stderr)
+
+        return await self.transact(work, now)
+
+    async def lost(self, home: str, now: float) -> list[Request]:
+        """After a start: what ran when this home's daemon died. It is never run again."""
+
+        return await self.transact(lambda tx: lose(tx, runs.c.home == home), now)
+
+
+def lose(tx: Transaction, condition: ColumnElement[bool]) -> list[Request]:
+    """Whatever runs and the condition holds for may have happened, and nobody can say how it ended."""
+    query = select(runs).where(condition, runs.c.ended_at.is_(None))
+    gone = unknown("slack-gate stopped while it ran;")
+    ended = [_finish(tx, row, gone) for row in tx.connection.execute(query).all()]
+    return [request for request in ended if request is not None]
+
+
+def _start(tx: Transaction, request: str, run: str, executor: str) -> Request | None:
+    """Approved to running, and the run's row: one conditional UPDATE and one unique row, so it happens once."""
+    row = _moved(tx, request, State.RUNNING)
+    if row is None:
+        return None
+    started = as_request(row)
+    values = {"id": run, "request": request, "home": started.home, "executor": executor, "started_at": tx.now}
+    tx.connection.execute(insert(runs).values(**values))
+    tx.log(entry_of(started, started.via, tx.now), started.chain)
+    return started
+
+
+def _finish(
+    tx: Transaction, run: Row[*tuple[Any, ...]], result: Result, stdout: str = "", stderr: str = ""
+) -> Request | None:
+    row = _moved(tx, run.request, State.FINISHED if result.known else State.LOST)
+    if row is None:
+        return None
+    values = {
+        "ended_at": tx.now,
+        "exit_code": result.exit_code,
+        "timed_out": int(result.timed_out),
+        "command_id": result.command_id,
+        "code": result.code,
+        "error": None if result.error is None else mask(result.error),
+        "stdout": stdout,
+        "stderr": stderr,
+    }
+    tx.connection.execute(update(runs).where(runs.c.id == run.id).values(**values))
+    ended = as_request(row)
+    entry = entry_of(ended, ended.via, tx.now)
+    tx.log(replace(entry, reason=result.error, command_id=result.command_id, exit_code=result.exit_code), ended.chain)
+    return ended
+
+
+def _moved(tx: Transaction, request: str, state: State) -> Row[*tuple[Any, ...]] | None:
+    """A step after the decision: only from where the table of transitions allows it."""
+    query = (
+        update(requests)
+        .where(requests.c.id == request)
+        .where(requests.c.state.in_([start for start in State if may(start, state)]))
+        .values(state=state)
+        .returning(requests)
+    )
+    return tx.connection.execute(query).first()
