@@ -23,7 +23,12 @@ from slack_gate.core.secrets import mask
 from slack_gate.errors import ConfigError
 
 MAX_WAIT_S = 24 * 3600
-SECRETS = ("slack_bot_token", "slack_app_token", "sbx_gate_key")
+SECRETS = {  # field to the environment's name; each can also come from the file that NAME_FILE names
+    "slack_bot_token": "SLACK_BOT_TOKEN",
+    "slack_app_token": "SLACK_APP_TOKEN",
+    "sbx_gate_key": "SBX_GATE_KEY",
+    "database_url": "SLACK_GATE_DATABASE_URL",  # it may hold a password
+}
 
 
 def default_home() -> Path:
@@ -63,7 +68,8 @@ class Settings(BaseSettings):
         "",
         alias="SLACK_GATE_DATABASE_URL",
         repr=False,
-        description="Default: SQLite, `gate.db` in the home; `postgresql+psycopg://…`: a fleet (docs/operations.md).",
+        description="Default: SQLite, `gate.db` in the home; `postgresql+psycopg://…`: a fleet (docs/operations.md). "
+        "With a password in it, rather `SLACK_GATE_DATABASE_URL_FILE`: the path of a file that holds it.",
     )
     wait: int = Field(
         300,
@@ -226,14 +232,14 @@ def _field_of(name: str, path: Path) -> str:
 
 def secret_files() -> dict[str, Path]:
     """Field to file: `SLACK_BOT_TOKEN_FILE` and the like, also where the token itself is set and wins."""
-    named = {field: os.environ.get(f"{field.upper()}_FILE") for field in SECRETS}
+    named = {field: os.environ.get(f"{name}_FILE") for field, name in SECRETS.items()}
     return {field: Path(path) for field, path in named.items() if path}
 
 
-def _secrets() -> dict[str, SecretStr]:
-    return {
-        field: SecretStr(_secret(path)) for field, path in secret_files().items() if not os.environ.get(field.upper())
-    }
+def _secrets() -> dict[str, str | SecretStr]:
+    """From files, but for what the environment itself holds."""
+    found = {field: _secret(path) for field, path in secret_files().items() if not os.environ.get(SECRETS[field])}
+    return {field: text if field == "database_url" else SecretStr(text) for field, text in found.items()}
 
 
 def _secret(path: Path) -> str:
@@ -241,6 +247,9 @@ def _secret(path: Path) -> str:
     try:
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
             raise ConfigError(f"Others can read the secret file {path}.", f"Run `chmod 600 {path}`.")
-        return path.read_text("utf-8").strip()
+        text = path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"The secret file {path} cannot be read: {error}.") from None
+    if not text:  # else the default would stand in its place, another database for one
+        raise ConfigError(f"The secret file {path} is empty.")
+    return text

@@ -35,6 +35,7 @@ EACH = [
     ("wait", "GATE_WAIT", "7", "7", 7),
     ("escalate", "SLACK_GATE_ESCALATE", "60", "60", 60),
     ("cage_first", "SLACK_GATE_CAGE_FIRST", "true", "true", True),
+    ("reactions", "SLACK_GATE_REACTIONS", "true", "true", True),
     ("executor", "SLACK_GATE_EXECUTOR", "sandboxer", '"sandboxer"', "sandboxer"),
     ("hook_executor", "SLACK_GATE_HOOK_EXECUTOR", "cage", '"cage"', "cage"),
     (
@@ -241,6 +242,38 @@ def test_a_secret_from_a_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-env")
     assert load().slack_bot_token.get_secret_value() == "xoxb-env"
     assert secret_files() == {"slack_bot_token": path}
+
+
+SECRET_FILES = [
+    ("SLACK_BOT_TOKEN", "slack_bot_token", "xoxb-1"),
+    ("SLACK_APP_TOKEN", "slack_app_token", "xapp-1"),
+    ("SBX_GATE_KEY", "sbx_gate_key", "k-1"),
+    ("SLACK_GATE_DATABASE_URL", "database_url", f"postgresql+psycopg://gate:{SECRETS[2]}@db.example/gate"),
+]
+
+
+@pytest.mark.parametrize(("name", "field", "secret"), SECRET_FILES)
+def test_each_secret_from_a_file(
+    home: Path, monkeypatch: pytest.MonkeyPatch, name: str, field: str, secret: str
+) -> None:
+    path = home / "secret"
+    path.write_text(f"{secret}\n")
+    path.chmod(0o600)
+    monkeypatch.setenv(f"{name}_FILE", str(path))
+    (home / "config.toml").write_text(f"{name.lower()} = 'sqlite:////x.db'\n")
+    held = getattr(load(), field)
+    assert (held.get_secret_value() if isinstance(held, SecretStr) else held) == secret
+    assert secret not in f"{load()!r}"
+    assert secret_files() == {field: path}
+    for content, mode, said in ((secret, 0o640, "chmod 600"), (" \n", 0o600, "is empty")):
+        path.write_text(content)
+        path.chmod(mode)
+        with pytest.raises(ConfigError, match=said) as raised:
+            load()
+        assert SECRETS[2] not in str(raised.value)
+    monkeypatch.setenv(name, "the environment's")  # it wins, and the file is not even looked at
+    held = getattr(load(), field)
+    assert (held.get_secret_value() if isinstance(held, SecretStr) else held) == "the environment's"
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620, 0o601])

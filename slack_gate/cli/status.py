@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from slack_gate.config import load
+from slack_gate.core.cord import Cord, Place, state
 from slack_gate.core.display import one_line
 
 TIMEOUT_S = 5.0
@@ -24,7 +25,7 @@ HEADER = b"slack-gate/1 status 0 " + b"0" * 32 + b" 5 -\n"
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def status(as_json: bool) -> None:
-    """Whether the daemon is up and hears Slack; exit 0 when healthy, else 1."""
+    """Whether the daemon is up and hears Slack, what waits, and a pause; exit 0 when healthy, else 1."""
     path = load().socket_path
     try:
         found = _read(_ask(path))
@@ -48,7 +49,7 @@ def _lines(found: dict[str, object], path: Path) -> list[str]:
     else:
         age = "" if heard is None else f" (Slack was last heard {heard} s ago)"
         first = f"Not healthy: {one_line(str(found['fault']), MAX_FAULT)}{age}."
-    lines = [first]
+    lines = [first, *_asking(found)]
     notes = found.get("notes")
     lines += [f"Note: {one_line(str(note), MAX_FAULT)}." for note in notes] if isinstance(notes, list) else []
     others = found.get("otherConnections")
@@ -57,6 +58,22 @@ def _lines(found: dict[str, object], path: Path) -> list[str]:
             f"Note: Slack counts {others} other connections of this app; they may be given clicks meant for us."
         )
     return lines
+
+
+def _asking(found: dict[str, object]) -> list[str]:
+    """What waits for people, and where they are asked where that is not as usual."""
+    pending = found.get("pending")
+    if not isinstance(pending, int):  # the database could not say, or an older daemon
+        return []
+    many = f"{pending} requests wait for a person" if pending > 1 else "One request waits for a person"
+    lines = [f"{many}: `slack-gate requests` lists them." if pending else "Nothing waits for a person."]
+    try:
+        paused = found.get("paused")
+        by, at = (str(paused["by"]), float(paused["at"])) if isinstance(paused, dict) else ("", None)
+        cord = Cord(Place(str(found.get("cord"))), at, by)
+    except (ValueError, TypeError, KeyError):
+        return lines
+    return lines if cord == Cord() else [*lines, state(cord)]
 
 
 def _by(lines: object) -> str:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from slack_gate.core.cord import Cord
+from slack_gate.errors import GateError
+
+LOOK_S = 2.0  # for the database; whoever asks for the status waits 5 s
 LEAST_FREE = 4 * 1024 * 1024  # bytes; below, the next log lines may not fit
 
 
@@ -31,6 +37,23 @@ class Hearing(Protocol):
     def silent_s(self) -> float: ...
 
 
+class Cords(Protocol):
+    """The store, as far as it knows where people are asked."""
+
+    async def cord(self) -> Cord: ...
+
+
+class Count(Protocol):
+    @property
+    def waiting_count(self) -> int: ...
+
+
+class Counts(Protocol):
+    """What is on file at a glance (`store/glance.py`)."""
+
+    async def look(self, approver: str, since: float, most_waiting: int, most_ended: int) -> Count: ...
+
+
 def health(link: Hearing | None, refused: str | None, files: Mapping[str, Path | None]) -> dict[str, Any]:
     """One JSON object without secrets. `refused` says why the newest card was not taken.
 
@@ -50,6 +73,17 @@ def health(link: Hearing | None, refused: str | None, files: Mapping[str, Path |
         "notes": notes,
         "writable": not cannot_write,
     }
+
+
+async def asked_now(store: Cords, glance: Counts) -> dict[str, Any]:
+    """How many requests wait for a person, and where people are asked; nothing while the database cannot say."""
+    try:
+        async with asyncio.timeout(LOOK_S):
+            cord, seen = await store.cord(), await glance.look("", math.inf, 0, 0)  # of what ended, nothing
+    except (GateError, TimeoutError):
+        return {}
+    paused = {"by": cord.paused_by, "at": cord.paused_at} if cord.paused else None
+    return {"pending": seen.waiting_count, "cord": cord.place.value, "paused": paused}
 
 
 def _unwritable(path: Path) -> str | None:

@@ -32,7 +32,7 @@ from slack_gate.daemon.controls import Controls
 from slack_gate.daemon.files_now import FilesNow
 from slack_gate.daemon.fleet import Fleet, OwnRequests
 from slack_gate.daemon.gate import Gate, House
-from slack_gate.daemon.health import health
+from slack_gate.daemon.health import asked_now, health
 from slack_gate.daemon.judge import Judge, Run
 from slack_gate.daemon.outbox import Outbox
 from slack_gate.daemon.programs import cage_starts, trusted_programs
@@ -88,8 +88,8 @@ async def serve(settings: Settings, approvers: Sequence[str]) -> None:
     """The daemon until SIGTERM or SIGINT. Raises GateError when it cannot start."""
     _not_traceable()
     _for_many_hooks()
-    for name in (*SECRETS, "slack_gate_database_url"):  # no program started from here inherits them
-        os.environ.pop(name.upper(), None)
+    for name in SECRETS.values():  # no program started from here inherits them
+        os.environ.pop(name, None)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -153,9 +153,10 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
     await runs.resume(house.home)
     works: list[Coroutine[Any, Any, None]] = [sweep(gate, store)]
     link, outbox = None, None
+    glance = Glance(store.database, SLACK)
     controls = Controls(
         store,
-        Glance(store.database, SLACK),
+        glance,
         house,
         lambda: json.loads(_status(settings, link, outbox, store, fleet)),
         clock,
@@ -193,13 +194,16 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
             gate, store, changes, house.home, lambda: _status(settings, link, outbox, store, fleet), clock, controls
         )
         await opened.enter_async_context(page.open(settings.page_port))
+
+    async def told() -> bytes:
+        health = json.loads(_status(settings, link, outbox, store, fleet))
+        return json.dumps(health | await asked_now(store, glance)).encode()
+
     api = AgentApi(gate, runs, store, settings.executor, settings.wait, lambda: _where(settings, slack, house))
     await opened.enter_async_context(api.on_socket(agent_socket(settings.socket_path)))
     if settings.agent_port:
         await opened.enter_async_context(api.on_port(settings.agent_port))
-    await opened.enter_async_context(
-        hook_socket(settings.socket_path, gate, lambda: _status(settings, link, outbox, store, fleet))
-    )
+    await opened.enter_async_context(hook_socket(settings.socket_path, gate, told))
     return Running(settings, gate, store, runs, changes, controls, page)
 
 

@@ -11,7 +11,7 @@ import fcntl
 import os
 import re
 import stat
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +52,7 @@ class Frame:
 
 
 @asynccontextmanager
-async def hook_socket(path: Path, gate: Gate, status: Callable[[], bytes]) -> AsyncIterator[None]:
+async def hook_socket(path: Path, gate: Gate, status: Callable[[], Awaitable[bytes]]) -> AsyncIterator[None]:
     """Serves hooks on `path` until the block ends; `status` answers `slack-gate status`. Needs `only_daemon` around it.
 
     Raises SocketError when the socket cannot be made.
@@ -117,7 +117,7 @@ def _lock(fd: int, lock: Path) -> None:
 class _Door:
     """One hook a connection: read a frame, ask the gate, answer, close."""
 
-    def __init__(self, gate: Gate, status: Callable[[], bytes]) -> None:
+    def __init__(self, gate: Gate, status: Callable[[], Awaitable[bytes]]) -> None:
         self._gate = gate
         self._status = status
 
@@ -143,7 +143,7 @@ class _Door:
 
     async def _answer(self, frame: Frame, reader: asyncio.StreamReader) -> tuple[int, bytes]:
         if frame.agent == STATUS:
-            return 0, self._status()
+            return 0, await self._status()
         agent = AGENTS.get(frame.agent)
         if agent is None:
             answer = await self._malformed(frame.agent, f"slack-gate does not know the agent {frame.agent}.")

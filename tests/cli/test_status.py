@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -10,7 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from slack_gate.core.cord import Hand, Pull
+from slack_gate.core.event import ToolEvent
+from slack_gate.daemon.gate import Caller
+from slack_gate.daemon.serve import Running, running
 from tests.cli.conftest import HOSTILE, Home, raw
+from tests.client.asking import program
+from tests.terminal.sitting import alone
+from tests.web.conftest import free_ports
 
 HEALTHY = b'{"healthy": true, "lastInboundSeconds": 1.5, "fault": null}'
 
@@ -71,6 +79,72 @@ def test_lines_and_notes(home: Home) -> None:
     assert note.startswith("Note: Slack ended it: too_many_websockets. Stop others")
     assert others.startswith("Note: Slack counts 3 other connections")
     assert raw(ended.out) == []
+
+
+@pytest.mark.parametrize(
+    ("told", "lines"),
+    [
+        ({"pending": 0, "cord": "slack", "paused": None}, ["Nothing waits for a person."]),
+        (
+            {"pending": 1, "cord": "slack", "paused": None},
+            ["One request waits for a person: `slack-gate requests` lists them."],
+        ),
+        (
+            {"pending": 12, "cord": "web", "paused": None},
+            [
+                "12 requests wait for a person: `slack-gate requests` lists them.",
+                "Gated calls are asked on the approval page and the terminal only, without cards.",
+            ],
+        ),
+        (
+            {"pending": 0, "cord": "slack", "paused": {"by": f"Ana{HOSTILE}", "at": 1796061700.0}},
+            ["Nothing waits for a person.", "Paused by Ana"],
+        ),
+        ({"pending": 3, "cord": "somewhere", "paused": None}, ["3 requests wait for a person"]),
+        ({"pending": "many", "cord": "web"}, []),
+    ],
+)
+def test_what_waits_and_where_it_is_asked(home: Home, told: dict[str, object], lines: list[str]) -> None:
+    with listening(home, framed(json.dumps({**json.loads(HEALTHY), **told}).encode())):
+        ended = home.run("status")
+    assert ended.code == 0
+    said = ended.out.splitlines()[1:]
+    assert len(said) == len(lines)
+    assert all(line.startswith(expected) for line, expected in zip(said, lines, strict=True)), said
+    assert raw(ended.out) == []
+
+
+async def test_a_daemon_tells_what_waits_and_a_pause(tmp_path: Path) -> None:
+    async with running(alone(tmp_path, page_port=free_ports(1)[0]), ("web",)) as daemon:
+        await daemon.store.pulled(Pull.PAUSE, Hand("human-slack", "U1", "Ana"), 1796061700.0)
+        assert await _said(daemon) == {
+            "pending": 0,
+            "cord": "slack",
+            "paused": {"by": "Ana", "at": 1796061700.0},
+        }
+        await daemon.store.pulled(Pull.RESUME, Hand("human-slack", "U1", "Ana"), 1796061701.0)
+        await daemon.store.pulled(Pull.WEB, Hand("human-slack", "U1", "Ana"), 1796061702.0)
+        event = ToolEvent("claude-code", "s1", "call-1", "Bash", {"command": "make deploy"}, "/w/app")
+        await daemon.gate.submit(event, Caller("0" * 32, 330.0))
+        assert await _said(daemon) == {"pending": 1, "cord": "web", "paused": None}
+
+
+async def test_a_database_that_is_away_keeps_nobody_from_the_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(alone(tmp_path, page_port=free_ports(1)[0]), ("web",)) as daemon:
+        held = threading.Event()
+        busy = asyncio.ensure_future(daemon.store.database.run(lambda connection: held.wait(30)))
+        assert await _said(daemon) == {}
+        held.set()
+        await busy
+
+
+async def _said(daemon: Running) -> dict[str, object]:
+    ran = await program(daemon.settings, "status", "--json", stdin=asyncio.subprocess.DEVNULL)
+    out, said = await ran.communicate()
+    assert ran.returncode == 0, (out, said)
+    return {name: value for name, value in json.loads(out).items() if name in ("pending", "cord", "paused")}
 
 
 def test_without_slack(home: Home) -> None:

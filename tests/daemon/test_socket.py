@@ -51,11 +51,15 @@ def place() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
+async def _healthy() -> bytes:
+    return b'{"healthy": true}'
+
+
 @asynccontextmanager
 async def door(place: Path, path: Path | None = None) -> AsyncIterator[tuple[Desk, Path]]:
     path = path or place / "run" / "gate.sock"
     with only_daemon(path):
-        async with desk(place) as d, hook_socket(path, d.gate, lambda: b'{"healthy": true}'):
+        async with desk(place) as d, hook_socket(path, d.gate, _healthy):
             yield d, path
 
 
