@@ -70,7 +70,9 @@ def fitting(requests: Sequence[Request], offers: OffersOf) -> int:
 def listing(requests: Sequence[Request], offers: OffersOf = lambda request: NOTHING) -> Picture:
     """The message of these requests in whatever states they are, in this order."""
     waiting = [request for request in requests if request.state is State.PENDING]
-    blocks: list[Block] = [section(_top(requests, waiting))]
+    deeds = {headline(request) for request in waiting}
+    alike = len(waiting) > 1 and len(deeds) == 1
+    blocks: list[Block] = [section(_top(requests, waiting, deeds.pop() if alike else ""))]
     number = 0
     for where, here in groupby(requests, place):
         blocks.append(context(plain(where)))
@@ -79,18 +81,20 @@ def listing(requests: Sequence[Request], offers: OffersOf = lambda request: NOTH
             blocks += _text(twins[0])
             for request in twins:
                 number += 1
-                blocks += _item(request, f"{number} of {len(requests)}", offers)
+                blocks += _item(request, f"{number} of {len(requests)}", alike, offers)
     if len(waiting) > 1:
         blocks.append(_all_of(waiting))
     return Picture(_notification(requests, waiting), blocks)
 
 
-def _top(requests: Sequence[Request], waiting: Sequence[Request]) -> str:
+def _top(requests: Sequence[Request], waiting: Sequence[Request], deed: str) -> str:
+    """`deed` is what all that wait have in common, empty where each says it for itself."""
     if not waiting:
         return f"All {len(requests)} have ended."
     ended = len(requests) - len(waiting)
     who = "request waits" if len(waiting) == 1 else "requests wait"
-    return f"{len(waiting)} {who}{f', {ended} have ended' if ended else ''}. Each has its buttons below it."
+    counts = f"{len(waiting)} {who}{f', {ended} have ended' if ended else ''}"
+    return f"{counts}, each with its buttons below it.{f' For each: {deed[:-1]}.' if deed else ''}"
 
 
 def _text(request: Request) -> list[Block]:
@@ -108,7 +112,8 @@ def _brief(shown: Sequence[Part], request: Request) -> bool:
     return request.command is not None and all(part.brief for part in shown[1:])
 
 
-def _item(request: Request, number: str, offers: OffersOf) -> list[Block]:
+def _item(request: Request, number: str, alike: bool, offers: OffersOf) -> list[Block]:
+    """`alike`: who wants to do what stands at the top."""
     shown = parts(request)
     said = [part.shown for part in shown[1:]] if _brief(shown, request) else []
     if request.state is not State.PENDING:
@@ -118,16 +123,16 @@ def _item(request: Request, number: str, offers: OffersOf) -> list[Block]:
     hidden = sum(shape(part.raw).hidden for part in shown)
     touched = ", ".join(reach(request))
     facts = [
-        f"{number}: {headline(request)[:-1]}",
-        f"{main.characters} characters, {main.lines} {'line' if main.lines == 1 else 'lines'}",
+        number if alike else f"{number}: {headline(request)[:-1]}",
+        f"Reaches {touched}" if touched else "",
+        f"Asked because {because(request, MAX_WHY)}",
+        *(one_line(said, 200) for said in remarks(request)),
         f"{hidden} hidden or look-alike characters, drawn as \\u{{…}}" if hidden else "",
         "" if request.command is None else one_line(programs(request.command), 80),
-        *(one_line(said, 200) for said in remarks(request)),
-        f"Reaches {touched}" if touched else "",
-        f"because {because(request, MAX_WHY)}",
-        f"request {request.id}",
+        f"{main.characters} characters, {main.lines} {'line' if main.lines == 1 else 'lines'}",
+        request.id,
     ]
-    about = context(plain("; ".join(filter(None, facts))), *map(plain, said))
+    about = context(plain(". ".join(filter(None, facts))), *map(plain, said))
     return [about, _buttons(request, offers(request))]
 
 
