@@ -38,6 +38,15 @@ class Part:
     gist: str = ""
 
 
+def length(value: Any) -> int:
+    """Characters of all texts in a JSON value: what drawing it costs."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(len(name) + length(item) for name, item in value.items())
+    return sum(map(length, value)) if isinstance(value, list) else 0
+
+
 def parts(request: Request) -> list[Part]:
     """All of the input, never empty; a command is the first part."""
     found = [] if request.command is None else [_command(request.command)]

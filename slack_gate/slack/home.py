@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from slack_gate.core.change import FileNow
 from slack_gate.core.cord import Cord, state
 from slack_gate.core.display import one_line, units
+from slack_gate.core.fields import length
 from slack_gate.core.kinds import parts_now
 from slack_gate.core.outcome import ended_at, outcome_of
 from slack_gate.core.overview import Overview, Waiting
@@ -19,13 +21,15 @@ from slack_gate.core.request import Choice, Request, State
 from slack_gate.core.rules import Rule
 from slack_gate.core.wording import headline, origin
 from slack_gate.slack.blocks import Block, button, clock, confirm, context, divider, header, plain, section
-from slack_gate.slack.cards import summary
+from slack_gate.slack.cards import summary, value_of
 
 PREFIX = "home."  # of every action id on this tab, so that no button here passes for one of a card
 OPEN, REVOKE, PAUSE, RESUME, LIFT = "home.open", "home.revoke", "home.pause", "home.resume", "home.lift"
 MAX_BLOCKS = 100
 MAX_BYTES = 120_000  # of the view as JSON; Slack takes 250,000
 MAX_ITEM = 3000  # UTF-16 units of a request shown whole
+MAX_LONG = 20_000  # characters of an input
+MAX_FIELD = 300
 MAX_ENDED = 10
 MAX_RULES = 20
 SHOWN_ITEMS = 30  # of what waits are looked at; what does not fit is counted
@@ -82,9 +86,10 @@ def _item(waiting: Waiting, file: FileNow | None, picture: Picture, link: Link) 
     request = waiting.request
     if not waiting.asked:
         return _short(request, "It is not asked of you in Slack.")
-    blocks = picture(request, file)
-    if not _whole(request, file, blocks):
-        reject = [element for element in _elements(blocks) if element["action_id"] == Choice.DENY.value]
+    long = length(dict(request.tool_input)) > MAX_LONG  # then drawing it to see whether it fits would take too long
+    blocks = [] if long else picture(request, file)
+    if long or not _whole(request, file, blocks):
+        reject = [button("Deny", Choice.DENY.value, value=value_of(request), style="danger")]
         place = link(waiting)
         way = [button("Open the card", OPEN, url=place)] if place else []
         return [
@@ -97,9 +102,20 @@ def _item(waiting: Waiting, file: FileNow | None, picture: Picture, link: Link) 
 
 def _short(request: Request, why: str) -> list[Block]:
     return [
-        section(f"{headline(request)}\n{summary(request)}"),
+        section(f"{headline(request)}\n{summary(_beginning(request))}"),
         context(plain(f"{why} {origin(request)}"), clock(request.expires_at, "Expires ")),
     ]
+
+
+def _beginning(request: Request) -> Request:
+    """Of a long one the short fields and the beginning of the command: enough for a line."""
+    if length(dict(request.tool_input)) <= MAX_LONG:
+        return request
+    fields = {name: value for name, value in request.tool_input.items() if length(value) <= MAX_FIELD}
+    if request.command is None:
+        return replace(request, tool_input=fields)
+    command = request.command[:MAX_LONG]
+    return replace(request, tool_input={**fields, "command": command}, command=command)
 
 
 def _whole(request: Request, file: FileNow | None, blocks: Sequence[Block]) -> bool:

@@ -138,7 +138,8 @@ class HomeTab:
         await self._links.look_up()
         seen = await self._controls.overview(user)
         self._unplaced = any(waiting.asked and not waiting.message for waiting in seen.waiting)
-        return drawing(
+        return await asyncio.to_thread(  # there may be much of it, and others wait
+            drawing,
             seen,
             lambda request, file: picture_of(request, self._gate.offers(request), file=file).blocks,
             lambda waiting: self._links.of(waiting.channel, waiting.message),

@@ -15,6 +15,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from slack_gate.core.change import FileNow
+from slack_gate.core.fields import length
 from slack_gate.core.notes import Note
 from slack_gate.core.offers import NOTHING, Offers
 from slack_gate.core.ports import Undelivered
@@ -272,8 +273,7 @@ class _Look:
 
 async def _apart(request: Request, draw: Callable[[], Answer]) -> Answer:
     """A long text is drawn in a thread: everybody else waits for the loop."""
-    texts = [value for value in request.tool_input.values() if isinstance(value, str)]
-    return await asyncio.to_thread(draw) if sum(map(len, texts)) > SMALL else draw()
+    return await asyncio.to_thread(draw) if length(dict(request.tool_input)) > SMALL else draw()
 
 
 def picture_of(

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import json
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,6 +22,7 @@ from aiohttp import web
 
 from slack_gate.core.change import FileNow
 from slack_gate.core.cord import PLACES, Pull, state
+from slack_gate.core.fields import length
 from slack_gate.core.outcome import sentence
 from slack_gate.core.ports import Verdict
 from slack_gate.core.request import BY_PAGE, Choice, Decision, Request
@@ -33,12 +34,14 @@ from slack_gate.web.cord import Controls, pulled, shown
 from slack_gate.web.login import USER, Entry, Login
 from slack_gate.web.peer import tcp_peer_uid
 from slack_gate.web.server import BODY_S, LOOPBACK, Handler, held6, is_foreign, on_loopback, opened
-from slack_gate.web.shown import Pending, past, pending
+from slack_gate.web.shown import Past, Pending, past, pending
 
 HERE = Path(__file__).parent
 MAX_FORM = 64 * 1024
 MAX_REASON = 500  # characters
 HISTORY = 50
+ROOM = 1_000_000  # characters of long inputs that are drawn at once
+LONG = 4_000  # a shorter one always has its place
 ALIVE_S = 15.0  # between signs of life to a page that listens
 STUCK_S = 30.0  # a page that takes nothing for so long is gone
 NAME = "a person on the page"
@@ -109,6 +112,8 @@ class Page:
         self._file = file
         self._viewers = 0
         self._version = 0  # grows with each change
+        self._drawing = asyncio.Lock()
+        self._past: dict[tuple[object, ...], Past] = {}
         changes.also(self._newer)
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(HERE / "templates"),
@@ -179,14 +184,29 @@ class Page:
         version = self._version  # before what is read: a change in between is told again
         waiting = sorted(await self._requests.pending(self._home), key=lambda one: one.created_at)
         ended = await self._requests.ended(self._home, HISTORY)
-        page = self._templates.get_template("page.html").render(
+        cord = state(await self._controls.cord())
+        async with self._drawing:  # beside the loop, and one at a time: what waits may be long, and others wait too
+            page = await asyncio.to_thread(self._drawn, version, waiting, ended, cord)
+        return web.Response(text=page, content_type="text/html")
+
+    def _drawn(self, version: int, waiting: Sequence[Request], ended: Sequence[Request], cord: str) -> str:
+        shown = _with_room(waiting)
+        return self._templates.get_template("page.html").render(
             version=version,
             host=socket.gethostname(),
-            pending=[self._pending(one) for one in waiting],
-            past=[past(one) for one in ended],
-            cord=state(await self._controls.cord()),
+            pending=[self._pending(one) for one in shown],
+            later=len(waiting) - len(shown),
+            past=self._told(ended),
+            cord=cord,
         )
-        return web.Response(text=page, content_type="text/html")
+
+    def _told(self, ended: Sequence[Request]) -> list[Past]:
+        """What has ended is drawn once."""
+        known, self._past = self._past, {}
+        for one in ended:
+            key = one.id, one.state, one.lifted_at
+            self._past[key] = known.get(key) or past(one)
+        return list(self._past.values())
 
     def _pending(self, request: Request) -> Pending:
         file = self._file(request)
@@ -288,6 +308,19 @@ class Page:
         ]
         text = "\n".join(lines) + "\n"
         return web.Response(body=text.encode(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+
+def _with_room(waiting: Sequence[Request]) -> list[Request]:
+    """Those that one page draws: the short ones, and of the long ones the oldest, so that none goes once it is seen."""
+    shown: list[Request] = []
+    room = ROOM
+    for request in waiting:
+        if (size := length(dict(request.tool_input))) > LONG:
+            room -= size
+            if room < 0 and room + size < ROOM:  # the first long one has its place in any case
+                continue
+        shown.append(request)
+    return shown
 
 
 @contextmanager

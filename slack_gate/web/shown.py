@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from slack_gate.core.change import FileNow
@@ -26,6 +26,7 @@ from slack_gate.core.wording import (
 )
 
 MAX_SUMMARY = 300  # of what was asked, in the history
+MAX_READ = 4000  # characters of a text that are looked at for it
 MAX_WHY = 400
 FOLDED = 60  # lines of a change; of a longer one, those that change stand above, and the whole unfolds
 
@@ -111,7 +112,7 @@ def _lines(text: str, changes: bool) -> list[Line]:
 
 
 def past(request: Request) -> Past:
-    what = parts_now(request)[0]
+    what = parts_now(_beginning(request))[0]
     summary = what.text or what.caption
     if request.command is None:
         summary = f"{request.tool}: {summary}"
@@ -122,6 +123,13 @@ def past(request: Request) -> Past:
         [place(request), f"{one_line(request.agent, 40)}, {origin(request)}"],
         moment(ended_at(request)),
     )
+
+
+def _beginning(request: Request) -> Request:
+    """Enough of it for a line; what has ended is masked on file, so that no secret is cut."""
+    texts = request.tool_input.items()
+    cut = {name: text[:MAX_READ] if isinstance(text, str) else text for name, text in texts}
+    return replace(request, tool_input=cut, command=None if request.command is None else request.command[:MAX_READ])
 
 
 def moment(epoch: float) -> Moment:
