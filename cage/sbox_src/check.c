@@ -74,7 +74,11 @@ int check(const Run *run) {
         printf("missing  %s.\n", no_grants());
     else
         printf("ok       network grants: %s%s\n", grants_file(run), access(grants_file(run), F_OK) ? " is not there, so none" : "");
-    printf("left     sockets that programs outside open under /tmp or ~/projects while a cage runs can be reached from it\n");
+    if (knows_own_sockets())
+        printf("ok       sockets that programs outside open while a cage runs are out of its reach (Landlock)\n");
+    else
+        printf("left     sockets that programs outside open under /tmp or ~/projects while a cage runs can be reached from it; "
+               "Linux 7.1 has the rule against it\n");
     printf("left     memory: no limit without one in sbox.conf; see sbox --limits\n");
     if (geteuid() == 0) printf("left     root: files that root owns can be read; run agents as an ordinary user\n");
     if (!access("/proc/sys/fs/binfmt_misc/WSLInterop", F_OK))

@@ -329,6 +329,7 @@ void inside(int plan_fd, int report_fd) {
     limit(RLIMIT_AS, limits[2] ? limits[2] : -1);
     limit(RLIMIT_CPU, limits[3] ? limits[3] : -1);
     if (granted && !hand_out_listener()) give_up('n', "the network grant");
+    if (!keep_to_own_sockets()) give_up('f', "the rule for sockets");
     if (load_filter()) give_up('f', "the system call filter");
     /* The command must find nothing here, not in the instant before we go on either: our descriptors lead to what is
      * covered by now. It could not take even the socket, for nobody but us may look into this process. */

@@ -66,6 +66,10 @@ void report_new_files(const Run *run);
 /* sockets.c */
 void find_sockets(List *paths);
 
+/* landlock.c */
+bool knows_own_sockets(void);   /* whether the kernel has the rule */
+bool keep_to_own_sockets(void); /* false when it has it and it could not be set */
+
 /* net.c */
 void launch_with_proxy(const Run *run, List *argv); /* the words before bubblewrap's that start it beside a proxy */
 bool hand_out_listener(void);

@@ -206,6 +206,18 @@ def test_no_socket_of_the_host_is_reached(world: World, place: str, kind: str) -
         refused(world, connect(kind), str(path))
 
 
+@pytest.mark.parametrize("place", ["common/s", "home/projects/s"])
+def test_check_tells_the_truth_about_sockets_opened_later(world: World, place: str) -> None:
+    path = world.top / place
+    code = f"echo up; read -r line; ( {connect()} ) && echo reached"
+    with world.start([str(world.sbox), "bash", "-c", code, "attack", str(path)], stdin=subprocess.PIPE) as cage:
+        assert cage.stdout and cage.stdout.readline() == "up\n"
+        with listening(world, path):
+            shown = cage.communicate("go\n", 20)
+    closed = "ok       sockets that programs outside open" in world.caged("--check").stdout
+    assert shown[0] == ("" if closed else "reached\n"), shown
+
+
 # Runs a program where the kernel refuses NETLINK_SOCK_DIAG, as one without that option does.
 WITHOUT_SOCKET_DIAGNOSIS = """
 import ctypes, os, struct, sys
