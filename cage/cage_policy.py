@@ -1629,7 +1629,8 @@ gradle mvn | 2 | exec | -D -P -I -b -p -c -f -s -gs -t --define --file --setting
     --init-script --build-file --project-dir --settings-file
 dotnet swift flutter dart bazel zig nix stack cabal lein sbt | 2 | exec run script repl shell develop tool package |
 apt apt-get | 2 | edit-sources shell satisfy | -o -c -t -a --option --config-file
-brew dnf gem snap flatpak pre-commit playwright alembic rails turbo nx vercel fly flyctl wrangler | 2 | \
+brew dnf gem snap flatpak pre-commit playwright alembic rails turbo nx vercel fly flyctl wrangler netlify firebase \
+    pulumi cdk sam serverless sls expo eas ng hugo jekyll skaffold tilt earthly | 2 | \
     run exec runner console ssh shell edit alias config | --config
 """
 # Programs that install, with root's rights mostly, also a file that caged code may have made.

@@ -99,7 +99,7 @@ KEYS = {  # text: the keys, words joined by a blank
     "docker service ls": ["docker service ls"],
     "actionlint .github/workflows/ci.yml": ["actionlint"],
     "wrangler deploy": ["wrangler deploy"],
-    "cdk deploy": ["cdk"],
+    "cdk deploy": ["cdk deploy"],
     "cd app": ["cd app"],
     "LS x": ["LS x"],
 }
