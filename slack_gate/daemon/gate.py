@@ -37,6 +37,7 @@ from slack_gate.core.request import (
 )
 from slack_gate.daemon.apart import apart, in_thread
 from slack_gate.daemon.judge import Allow, Ask, Judge, Refuse, Run
+from slack_gate.daemon.leads import leads_of
 from slack_gate.daemon.memory import look_back, remarks
 from slack_gate.daemon.released import Gone, Released
 from slack_gate.daemon.scripts import scripts_of
@@ -50,8 +51,8 @@ MARGIN_S = 5.0  # the request ends this long before its client gives up
 _UNRECORDED = "The answer to it could not be recorded, and the person was told so; it did not run."
 _OTHER_FILE = "The file has changed since this was drawn. The card is drawn anew; look at it again."
 _CHANGED = (
-    "It was approved, but a script that it names has changed since it was asked, so it did not run. "
-    "Ask again with the script as it is now."
+    "It was approved, but a script that it names, or where its directory or file leads, has changed since it was "
+    "asked, so it did not run. Ask again as it is now."
 )
 
 
@@ -268,7 +269,9 @@ class Gate:
         return filed.nonce == caller.nonce or recent or filed.state is not State.APPROVED
 
     async def _digest(self, event: ToolEvent, key: str) -> str:
-        return await in_thread(lambda: digest(event, key, self._house.host, scripts_of(event)))
+        return await in_thread(
+            lambda: digest(event, key, self._house.host, {**scripts_of(event), **leads_of(event)})
+        )
 
     def _entry(
         self, event: ToolEvent, decision: str, by: str, reason: str | None = None, request: str | None = None

@@ -134,10 +134,10 @@ class _Hashes:
     def of(self, path: str, status: os.stat_result) -> str:
         file = (status.st_dev, status.st_ino)
         if file not in self._known:
-            self._known[file] = self._hash(path)
+            self._known[file] = self._hash(path, status)
         return self._known[file]
 
-    def _hash(self, path: str) -> str:
+    def _hash(self, path: str, status: os.stat_result) -> str:
         try:
             # Not to wait for a writer, should the file have become a FIFO since it was looked at.
             with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
@@ -146,6 +146,6 @@ class _Hashes:
                     return _seen(status)
                 content = file.read(LARGE + 1)
         except OSError as error:
-            return f"unreadable: {error.strerror}"
+            return f"unreadable: {error.strerror} {_seen(status)}"  # a lease, or rights, can be taken back
         self._left -= len(content)
         return hashlib.sha256(content).hexdigest()

@@ -359,7 +359,8 @@ def test_a_script_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.Monkey
         raise PermissionError(13, "Permission denied", path)
 
     monkeypatch.setattr("slack_gate.daemon.scripts.os.open", refuse)
-    assert _scripts("bash x.sh", tmp_path) == {f"{tmp_path}/x.sh": "unreadable: Permission denied"}
+    (seen,) = _scripts("bash x.sh", tmp_path).values()
+    assert seen.startswith("unreadable: Permission denied ")
 
 
 @pytest.mark.parametrize(

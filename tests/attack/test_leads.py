@@ -1,0 +1,79 @@
+"""Places swapped between the question and the run: links put on the way of the directory, the file, the script."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from slack_gate.core.answer import Ruling
+from slack_gate.core.event import ToolEvent
+from slack_gate.daemon.scripts import scripts_of
+from tests.daemon.desk import desk
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["as it was", "swapped"])
+async def test_a_directory_swapped_for_a_link(tmp_path: Path, kept: bool) -> None:
+    """`rm -rf build` was approved in the one, and would run in the other."""
+    here, there = tmp_path / "app", tmp_path / "precious"
+    here.mkdir()
+    there.mkdir()
+    async with desk(tmp_path) as d:
+        request = await d.asked(d.event("rm -rf build", cwd=str(here)))
+        if not kept:
+            here.rmdir()
+            here.symlink_to(there)
+        await d.click(request)
+        answer = await d.answer()
+    assert answer.ruling is (Ruling.ALLOW if kept else Ruling.DENY)
+    assert kept or "where its directory or file leads" in answer.reason
+
+
+@pytest.mark.parametrize("swap", ["file", "directory"])
+async def test_a_new_file_becomes_a_link_elsewhere(tmp_path: Path, swap: str) -> None:
+    """Missing when it was asked and missing when it was approved: a link to a file that is not there yet."""
+    notes, secret = tmp_path / "app" / "notes", tmp_path / ".ssh"
+    notes.mkdir(parents=True)
+    secret.mkdir()
+    async with desk(tmp_path) as d:
+        call = {"file_path": str(notes / ".envrc"), "content": "x"}
+        request = await d.asked(d.event(tool="Write", tool_input=call))
+        if swap == "file":
+            (notes / ".envrc").symlink_to(secret / ".envrc")
+        else:
+            notes.rmdir()
+            notes.symlink_to(secret)
+        await d.click(request)
+        assert (await d.answer()).ruling is Ruling.DENY
+
+
+def call(cwd: Path) -> ToolEvent:
+    return ToolEvent("claude-code", "s1", "t", "Bash", {"command": "./run.sh"}, str(cwd))
+
+
+def test_a_script_that_a_lease_keeps_from_being_read(tmp_path: Path) -> None:
+    """Who holds a lease is told of each reader, and lets go for the shell alone: with the same error twice, the hash
+    of what could not be read was the same whatever stood in it."""
+    script = tmp_path / "run.sh"
+    script.write_text("#!/bin/sh\necho approved\n")
+    script.chmod(0o755)
+
+    def seen_under_a_lease() -> object:
+        fd = os.open(script, os.O_RDWR)
+        before = signal.signal(signal.SIGIO, lambda *_: None)
+        try:
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            return scripts_of(call(tmp_path))
+        finally:
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+            signal.signal(signal.SIGIO, before)
+            os.close(fd)
+
+    first = seen_under_a_lease()
+    assert "unreadable" in str(first)
+    assert seen_under_a_lease() == first
+    script.write_text("#!/bin/sh\necho planted!\n")
+    assert seen_under_a_lease() != first
