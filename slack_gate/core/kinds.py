@@ -77,8 +77,10 @@ def _all_edited(edits: list[Mapping[str, Any]], file: FileNow | None) -> Iterato
     found: list[Part] = []
     for number, edit in enumerate(edits, 1):
         old, new, every = edit["old_string"], edit["new_string"], bool(edit.get("replace_all"))
-        name = f"change {number} of {len(edits)}{', in every place' if every else ''}"
-        found += _exactly(name, _where(old, every, file if before is None else FileNow(now)), old, new)
+        where = _where(old, every, file if before is None else FileNow(now))
+        if every:  # a field of its own that has no line of its own
+            where = f", in every place{f' ({where[1:]})' if where[:1] == ' ' else where}"
+        found += _exactly(f"change {number} of {len(edits)}", where, old, new)
         now = now.replace(old, new) if now is not None and _fits(old, every, now) else None
     around = change(before, now) if before is not None and now is not None else None
     if around is not None and around.gist.count("\n") < MAX_GIST:

@@ -75,7 +75,7 @@ def because(request: Request, limit: int) -> str:
     the call: it stands there anyway, and one with brackets of its own could take more of the reason with it."""
     why = mask(request.why)
     for value in request.tool_input.values():
-        if isinstance(value, str) and not {"(", ")"} & set(part := mask(value)[:SEGMENT]):
+        if isinstance(value, str) and not {"(", ")"} & set(part := mask(value[: 2 * SEGMENT])[:SEGMENT]):
             why = why.replace(f" ({part})", "", 1)
     return one_line(why, limit)
 

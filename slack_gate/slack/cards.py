@@ -290,7 +290,8 @@ def _summary(request: Request, shown: Sequence[Part]) -> str:
 def _what(shown: Sequence[Part]) -> str:
     """The command, the path or address, else the first fields."""
     first = shown[0].text or shown[0].caption
-    return re.sub(r"\A(?:file_path|notebook_path|path|url): ", "", first)
+    named = re.match(r"(?:file_path|notebook_path|path|url): (.+)", first) if shown[0].brief else None
+    return named[1] if named else first
 
 
 def _notification(request: Request, shown: Sequence[Part]) -> str:

@@ -19,7 +19,7 @@ from slack_gate.core.outcome import ended_at, outcome_of
 from slack_gate.core.overview import Overview, Waiting
 from slack_gate.core.request import Choice, Request, State
 from slack_gate.core.rules import Rule
-from slack_gate.core.wording import headline, origin
+from slack_gate.core.wording import grounds, headline, origin
 from slack_gate.slack.blocks import Block, button, clock, confirm, context, divider, header, plain, section
 from slack_gate.slack.cards import summary, value_of
 
@@ -30,6 +30,8 @@ MAX_BYTES = 120_000  # of the view as JSON; Slack takes 250,000
 MAX_ITEM = 3000  # UTF-16 units of a request shown whole
 MAX_LONG = 20_000  # characters of an input
 MAX_FIELD = 300
+MAX_WHY = 300
+MAX_SUMMARY = 160  # UTF-16 units of one that has no room
 MAX_ENDED = 10
 MAX_RULES = 20
 SHOWN_ITEMS = 30  # of what waits are looked at; what does not fit is counted
@@ -102,9 +104,13 @@ def _item(waiting: Waiting, file: FileNow | None, picture: Picture, link: Link) 
 
 def _short(request: Request, why: str) -> list[Block]:
     return [
-        section(f"{headline(request)}\n{summary(_beginning(request))}"),
+        section("\n".join([headline(request), *grounds(request, MAX_WHY), _what(request)])),
         context(plain(f"{why} {origin(request)}"), clock(request.expires_at, "Expires ")),
     ]
+
+
+def _what(request: Request) -> str:
+    return one_line(summary(_beginning(request)), MAX_SUMMARY)
 
 
 def _beginning(request: Request) -> Request:

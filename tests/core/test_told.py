@@ -64,7 +64,7 @@ def test_several_edits_are_drawn_as_the_file_they_leave() -> None:
     ]
     shown = edit("MultiEdit", FileNow("a = 1\nx\nx\n"), file_path="/w/a", edits=edits)
     assert "In the file as it is now: - goes, + comes\n-a = 1\n-x\n-x\n+b = 2\n+y\n+y\n " in shown
-    assert "change 2 of 3 at line 1: " in shown and "change 3 of 3, in every place in 2 places" in shown
+    assert "change 2 of 3 at line 1: " in shown and "change 3 of 3, in every place (in 2 places, the first at line 2): " in shown
     lost = edit("MultiEdit", FileNow("a = 1\na = 1\n"), file_path="/w/a", edits=edits[:2])
     assert "stands in 2 places: it may fail" in lost and "In the file as it is now:" not in lost
     assert "change 2 of 2: - goes" in lost

@@ -256,7 +256,7 @@ async def test_without_scripts(browser: Browser, doors: Doors) -> None:
     task, _ = await doors.asking(command="make all")
     seen = await visit(browser, doors, "phone", java_script_enabled=False)
     page = seen.page
-    await page.get_by_label("Reason, as the agent will read it").fill("no scripts")
+    await page.get_by_label("Reason for the agent").fill("no scripts")
     await page.get_by_role("button", name="Deny", exact=True).click()
     assert "no scripts" in (await task)["message"]
     await expect(page.locator("#history")).to_contain_text("Denied by a person on the page")
