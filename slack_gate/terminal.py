@@ -18,12 +18,12 @@ import structlog
 
 from slack_gate.core.display import one_line, visible
 from slack_gate.core.fields import parts
+from slack_gate.core.offers import Offers
 from slack_gate.core.outcome import outcome_of, sentence
 from slack_gate.core.ports import Click, Verdict
 from slack_gate.core.request import BY_TERMINAL, Choice, Decision, Request, State
-from slack_gate.core.rules import keys_to_remember, runs_caged
 from slack_gate.core.secrets import mask
-from slack_gate.core.wording import MAX_TOOL, always, arrival, measure, origin, place
+from slack_gate.core.wording import MAX_TOOL, always, arrival, measure, no_always, origin, place
 from slack_gate.errors import GateError
 from slack_gate.keyboard import Input, write
 
@@ -38,6 +38,8 @@ log = structlog.get_logger()
 
 class Gate(Protocol):
     """`daemon.gate.Gate`, as far as a person needs it."""
+
+    def offers(self, request: Request) -> Offers: ...
 
     async def decide(self, decision: Decision) -> Click: ...
 
@@ -116,7 +118,7 @@ class Terminal:
 
     async def _ask(self, request: Request) -> None:
         """One question, until it is answered here or has ended elsewhere."""
-        await self._say(f"\n{described(request, self._columns())}\n{_choices(request)}\n")
+        await self._say(f"\n{described(request, self._columns())}\n{self._choices(request)}\n")
         await self._say(PROMPT, self._input.forget)
         answer = asyncio.ensure_future(self._input.line())
         try:
@@ -186,6 +188,12 @@ class Terminal:
             self._answered.add(request.id)
         await self._say(f"{visible(said)}\n")
 
+    def _choices(self, request: Request) -> str:
+        offers = self._gate.offers(request)
+        offer = always(offers.keys, offers.caged)
+        remember = f"a: always, {offer}. " if offer else f"No always: {no_always(request)}. "
+        return f"y: once. {remember}r REASON: no, and why. Anything else: no."
+
     def _columns(self) -> int | None:
         try:
             return max(20, os.get_terminal_size(self._stdout).columns)
@@ -231,11 +239,6 @@ def described(request: Request, columns: int | None) -> str:
         f"Until {time.strftime('%H:%M:%S', time.localtime(request.expires_at))}",
     ]
     return "\n".join(lines)
-
-
-def _choices(request: Request) -> str:
-    offer = always(keys_to_remember(request.event), runs_caged(request.event))
-    return f"y: once. {f'a: always, {offer}. ' if offer else ''}r REASON: no, and why. Anything else: no."
 
 
 def _wrapped(text: str, columns: int | None) -> Iterator[str]:

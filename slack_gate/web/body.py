@@ -113,6 +113,8 @@ def _agent(fields: Mapping[str, Any]) -> str:
 def _directory(fields: Mapping[str, Any]) -> str:
     """The working directory with every link followed; the green zone is where it must lie."""
     named = _text(fields, "cwd", DEFAULT_CWD)
+    if problem := cage_policy.settings_problem():
+        raise Bad(f"The working directory cwd cannot be judged: {one_line(problem, 300)}.")
     place = cage_policy.current_place()
     written = place.absolute(named)
     if written == place.absolute(DEFAULT_CWD) and written and not os.path.lexists(written):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from slack_gate import terminal
+from slack_gate.core.offers import Offers
 from slack_gate.core.ports import Click, Verdict
 from slack_gate.core.request import Choice, Decision, Request
 from slack_gate.errors import StoreError
@@ -34,6 +35,9 @@ class Troubled:
         if self.reading:
             raise self.reading.pop(0)
         return await self.desk.store.pending(home)
+
+    def offers(self, request: Request) -> Offers:
+        return self.desk.gate.offers(request)
 
     async def decide(self, decision: Decision) -> Click:
         if self.deciding:
@@ -75,6 +79,7 @@ async def terminal_readable(descriptor: int) -> None:
 async def sat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Troubled, Pipes]]:
     monkeypatch.setattr(terminal, "AGAIN_S", 0.0)
     listeners: list[Callable[[], None]] = []
+    (tmp_path / "policy.toml").write_text('[[gate.rule]]\ncommand = "terraform ..."\ndo = "never-remember"\n')
     async with desk(tmp_path, lambda: [heard() for heard in listeners] and None, terminal=True) as one:
         troubled, pipes = Troubled(one, listeners), Pipes()
         sitting = Terminal(troubled, troubled, "box:/run/gate.sock", True, listeners.append, pipes.stdin, pipes.stdout)
@@ -94,6 +99,19 @@ async def test_a_database_that_is_away(sat: tuple[Troubled, Pipes]) -> None:
     await pipes.reads(PROMPT)
     pipes.type("y\n")
     await pipes.reads("Approved SG-")
+
+
+async def test_always_is_offered_only_where_the_gate_takes_it(sat: tuple[Troubled, Pipes]) -> None:
+    troubled, pipes = sat
+    for command, offer in (
+        ("terraform apply", "y: once. No always: nothing of this can be remembered exactly. r REASON"),
+        ("make deploy", "y: once. a: always, make deploy (any arguments, any directory, runs in the cage). r REASON"),
+    ):
+        asked = await troubled.desk.asked(troubled.desk.event(command))
+        assert bool(troubled.desk.gate.offers(asked).keys) is ("a: always" in offer)
+        await pipes.reads(offer)
+        pipes.type("y\n")
+        await pipes.reads(f"Approved {asked.id}")
 
 
 @pytest.mark.parametrize(
