@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import math
+from collections.abc import AsyncIterator, Sequence
 
 from cage import cage_policy
 from slack_gate.core import rules
@@ -13,6 +15,7 @@ from slack_gate.core.request import Request, State
 ALIKE_S = 3600.0  # how long a denial is compared with other wordings
 IN_A_ROW = 3
 LOOK_BACK_S = 30 * 24 * 3600.0
+MAX_MATCHED = 2000  # requests that are looked at to say how often a rule would have answered
 
 
 async def remarks(store: Store, event: ToolEvent, now: float) -> str:
@@ -56,13 +59,20 @@ def _texts(values: object) -> set[str]:
 
 async def look_back(store: Store, keys: Sequence[rules.Key], scope: rules.Rule, now: float) -> LookBack:
     """`scope` holds the session and directory that the keys would count in."""
-    wanted, matched, denied = set(keys), 0, []
-    for request in await store.since(keys[0].tool, now - LOOK_BACK_S):
-        event = request.event
-        own = rules.keys_to_remember(event)
-        if not own or not wanted.issuperset(own) or not scope.counts(event, now):
-            continue
-        matched += 1
-        if request.state is State.DENIED and request.lifted_at is None:
-            denied.append(request)
+    wanted = set(keys)
+
+    def covers(request: Request) -> bool:
+        own = rules.keys_to_remember(request.event)
+        return bool(own) and wanted.issuperset(own) and scope.counts(request.event, now)
+
+    async def covered(most: float, only_denied: bool) -> AsyncIterator[Request]:
+        skip = 0
+        while skip < most and (page := await store.since(keys[0].tool, now - LOOK_BACK_S, skip, only_denied)):
+            skip += len(page)
+            for request in await asyncio.to_thread(lambda: [one for one in page if covers(one)]):
+                yield request
+
+    matched = len([one async for one in covered(MAX_MATCHED, False)])
+    # All of them: what was asked since, by the same agent perhaps, pushes no denial out of view.
+    denied = [one async for one in covered(math.inf, True) if one.lifted_at is None]
     return LookBack(matched, tuple(denied))

@@ -25,7 +25,7 @@ _WITH_LINES = (
     .order_by(log.c.seq)
     .limit(bindparam("most"))
 )
-MAX_LOOK_BACK = 2000  # requests that a new rule is held against
+LOOK_BACK_PAGE = 100  # requests read at once; each may hold a megabyte
 
 
 class Questions(Ledger):
@@ -94,14 +94,17 @@ class Questions(Ledger):
         query = select(requests).where(requests.c.home == home, requests.c.state == State.PENDING)
         return [as_request(row) for row in await self.read(lambda c: c.execute(query).all())]
 
-    async def since(self, tool: str, start: float) -> list[Request]:
-        """What was asked with this tool since `start`, newest first."""
+    async def since(self, tool: str, start: float, skip: int = 0, denied: bool = False) -> list[Request]:
+        """A page of what was asked with this tool since `start`, newest first; with `denied` of what was denied."""
         query = (
             select(requests)
             .where(requests.c.tool == tool, requests.c.created_at >= start)
-            .order_by(requests.c.created_at.desc())
-            .limit(MAX_LOOK_BACK)
+            .order_by(requests.c.created_at.desc(), requests.c.id)
+            .offset(skip)
+            .limit(LOOK_BACK_PAGE)
         )
+        if denied:
+            query = query.where(requests.c.state == State.DENIED)
         return [as_request(row) for row in await self.read(lambda c: c.execute(query).all())]
 
     async def session(self, agent: str, session: str, start: float) -> list[Request]:
