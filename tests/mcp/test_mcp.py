@@ -12,12 +12,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from aiohttp import web
 from mcp import Client, StdioServerParameters
 
 from slack_gate import mcp_server
 from slack_gate.config import Settings
+from slack_gate.errors import GateError
 from tests.client.asking import ROOT, double, program
 from tests.daemon.house import House, house
 from tests.daemon.serving import environment
@@ -245,3 +247,20 @@ def test_without_the_package(tmp_path: Path) -> None:
     code = "import sys; sys.modules['mcp'] = None; sys.argv[1:] = ['mcp']; from slack_gate.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, env=os.environ)
     assert (done.returncode, "slack-gate[mcp]" in done.stderr) == (1, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "fix"),
+    [
+        ("-IS", "in the environment that `slack-gate install` was run from"),
+        ("-I", "Run `pip install 'slack-gate[mcp]'`"),
+    ],
+)
+def test_without_the_package_it_says_where_to_get_it(tmp_path: Path, options: str, fix: str) -> None:
+    for package in (ROOT / "slack_gate", ROOT / "cage", Path(click.__file__).parent):
+        (tmp_path / package.name).symlink_to(package)
+    start = f"import sys; sys.path[:] = [{str(tmp_path)!r}, *(p for p in sys.path if 'site-packages' not in p)]\n"
+    start += "sys.argv[1:] = ['mcp']; from slack_gate.cli import main; main()"
+    ran = subprocess.run([sys.executable, options, "-c", start], capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stdout) == (GateError.exit_code, ""), ran
+    assert "The package mcp is not installed here." in ran.stderr and fix in ran.stderr
