@@ -47,6 +47,7 @@ GRACE_S = 30.0  # how long a hook that vanished without a word may come back
 REPEAT_S = 30.0  # how long an answered call may be answered again to another client of the same call
 MIN_S = 0.5  # a client may say that it cannot wait at all
 MARGIN_S = 5.0  # the request ends this long before its client gives up
+_BY_MEMORY = frozenset({"remembered", "caged"})  # what would have been asked but for a rule, or for the cage
 
 _UNRECORDED = "The answer to it could not be recorded, and the person was told so; it did not run."
 _OTHER_FILE = "The file has changed since this was drawn. The card is drawn anew; look at it again."
@@ -140,6 +141,8 @@ class Gate:
         remembered = isinstance(outcome, Allow | Run) and bool(outcome.used)
         if remembered and (cord := await self._store.cord()).paused:
             return await self._refused(event, denial(cord))
+        if isinstance(outcome, Allow) and outcome.decision in _BY_MEMORY and (denied := await self._denied(event)):
+            return await self._denied_before(event, denied)
         match outcome:
             case Refuse():
                 return await self._refused(event, outcome.sentence)
@@ -179,6 +182,8 @@ class Gate:
         if cord.paused:
             return await self._refused(event, denial(cord))
         if cord.place is Place.CONSOLE:
+            if (denied := await self._denied(event)) is not None:
+                return await self._denied_before(event, denied)
             # One person alone sits at that prompt, and what it allows, the agent runs.
             fits = ask.demands.approvals == 1 and event.executor is None and self._house.hook_executor == "agent"
             if not (event.prompts and fits):
@@ -223,6 +228,12 @@ class Gate:
             return await self._refused(event, "This call was answered before; an approval counts once.")
         self._changed()
         return filed
+
+    async def _denied(self, event: ToolEvent) -> Request | None:
+        """A no to exactly this in its session stands until it is taken back, whatever rules say."""
+        if event.executor is not None or event.tool == APPROVAL:
+            return None
+        return await self._store.denied(event.agent, event.session, form_of(event))
 
     async def _denied_before(self, event: ToolEvent, denied: Request) -> Answer:
         who = denied.decided_name or denied.decided_by

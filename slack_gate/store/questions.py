@@ -42,7 +42,7 @@ class Questions(Ledger):
         def work(tx: Transaction) -> Request:
             if (row := tx.one(requests, same_call(request))) is not None:
                 return as_request(row)
-            if (row := tx.one(requests, _denied_before(request))) is not None:
+            if (row := tx.one(requests, _denied_before(request.agent, request.session, request.form))) is not None:
                 return as_request(row)
             tx.connection.execute(insert(requests).values(**columns_of(request), chain=tx.chain))
             for number, approver in enumerate(approvers):
@@ -107,6 +107,12 @@ class Questions(Ledger):
             query = query.where(requests.c.state == State.DENIED)
         return [as_request(row) for row in await self.read(lambda c: c.execute(query).all())]
 
+    async def denied(self, agent: str, session: str, form: str) -> Request | None:
+        """The denial in this session of what has this form (`core/request.py`), unless it was taken back."""
+        query = select(requests).where(_denied_before(agent, session, form))
+        row = await self.read(lambda c: c.execute(query).first())
+        return None if row is None else as_request(row)
+
     async def session(self, agent: str, session: str, start: float) -> list[Request]:
         """What a person decided in this session since `start`, newest first; only the last few."""
         query = (
@@ -137,11 +143,11 @@ def same_call(request: Request) -> ColumnElement[bool]:
     )
 
 
-def _denied_before(request: Request) -> ColumnElement[bool]:
+def _denied_before(agent: str, session: str, form: str) -> ColumnElement[bool]:
     """The latest denial in this session of exactly what is asked now, unless it was taken back."""
-    same = (requests.c.agent == request.agent) & (requests.c.session == request.session)
+    same = (requests.c.agent == agent) & (requests.c.session == session)
     denied = (requests.c.state == State.DENIED) & requests.c.lifted_at.is_(None)
-    return same & (requests.c.form == request.form) & denied & (requests.c.form != "")
+    return same & (requests.c.form == form) & denied & (requests.c.form != "")
 
 
 def changed(tx: Transaction, request: Request, entry: Entry | None, **values: object) -> Request:
