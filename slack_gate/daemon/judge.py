@@ -6,8 +6,9 @@ then what is green, then what Always remembers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 from cage import cage_policy
@@ -65,6 +66,13 @@ class Ask:
 Outcome = Refuse | Allow | Run | Ask
 
 
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """What people had remembered decides; `by` makes the outcome of the rules on file and the time."""
+
+    by: Callable[[Sequence[rules.Rule], float], Outcome]
+
+
 class Judge:
     """`executors` are the names of those that commands can be run with; `cages`: a cage starts here."""
 
@@ -89,7 +97,12 @@ class Judge:
         self._cages_first = cages and cages_first
 
     def outcome(self, event: ToolEvent, saved: Sequence[rules.Rule], now: float) -> Outcome:
-        """A function of its arguments, the settings and the file system; may run in a thread."""
+        """What becomes of the call where these rules are on file."""
+        found = self.look(event)
+        return found.by(saved, now) if isinstance(found, Recall) else found
+
+    def look(self, event: ToolEvent) -> Outcome | Recall:
+        """A function of the call, the settings and the file system; may run in a thread, as what it returns may."""
         if (refusal := self._own_files.refusal(event)) is not None:
             return Refuse(refusal)
         demands = self._policy.current().demands(event)
@@ -98,30 +111,22 @@ class Judge:
         if event.tool == APPROVAL:
             return Ask("it is a question to a person", demands)
         judged = self.explained(event)
-        known = () if demands.forgettable else saved
         if event.executor is not None and event.executor not in self._executors:
             return Refuse(f"This slack-gate has no {event.executor} executor set up.")
         if (why := self._stricter(demands)) is not None:
             return self._ask(event, why, demands)
-        if event.executor is None and (found := self._green(event, judged, known, now)) is not None:
-            return self._ask(event, found.why, demands) if isinstance(found, Ask) else found
+        if event.executor is None and (text := self._git_in_cage(event)) is not None:
+            return Allow(Answer(Ruling.ALLOW, "Green: local git, run in the cage.", text), *_CAGED_GIT)
+        if judged.verdict == "green" and event.executor is None and not network_git.uses_network(event):
+            return self._green(event, judged, demands)
         if judged.verdict != "green" and self._own_files.reached_by(event):
             return self._ask(event, f"{_why(judged)}; it could reach what slack-gate rests on", demands)
-        if event.executor is not None:
-            return self._run(event, judged, demands, saved, now)
-        if judged.verdict == "ungated":
+        if event.executor is not None and (via := self._unasked(event, judged)):
+            return Run(via)
+        if judged.verdict == "ungated" and event.executor is None:
             return Allow(Answer(Ruling.SILENT), "ungated", "policy")
-        caged = demands.executor == "cage"
-        coverage = None if demands.forgettable else self._released.remembered(event, saved, now, caged)
-        if coverage is not None:
-            shown = ", ".join(coverage.rules)
-            answer = Answer(Ruling.ALLOW, f"Remembered by Always ({shown}).", _changed(coverage.command, event))
-            return Allow(answer, "remembered", "always", shown, coverage.rules)
-        text = self._pinned(cage_first.caged_first(event)) if self._cages_first else None
-        if text is not None:
-            answer = Answer(Ruling.ALLOW, f"In the cage, not asked: {judged.rule}.", text, cage_first.ADVICE)
-            return Allow(answer, "caged", "policy", _why(judged))
-        return self._ask(event, _why(judged), demands)
+        by = partial(self._remembered, event, judged, demands)
+        return by((), 0.0) if demands.forgettable else Recall(by)
 
     def placed(self, event: ToolEvent) -> ToolEvent:
         """A run with the executor that the policy names for it."""
@@ -167,57 +172,67 @@ class Judge:
             return demands.ask
         return f"{demands.approvals} people must approve it" if demands.approvals > 1 else None
 
-    def _green(
-        self, event: ToolEvent, judged: Judgement, known: Sequence[rules.Rule], now: float
-    ) -> Allow | Ask | None:
-        caged = None if self._git is None else self._pinned(caged_git(event, self._git))
-        if caged is not None:
-            return Allow(Answer(Ruling.ALLOW, "Green: local git, run in the cage.", caged), *_CAGED_GIT)
-        if judged.verdict != "green":
-            return None
-        if network_git.uses_network(event) and (found := self._network(event, known, now)) is not None:
-            return found
+    def _git_in_cage(self, event: ToolEvent) -> str | None:
+        return None if self._git is None else self._pinned(caged_git(event, self._git))
+
+    def _green(self, event: ToolEvent, judged: Judgement, demands: Demands) -> Outcome:
         if event.command is not None and _brings_files(event.command):
-            return Ask("git would write files of another commit outside the cage")
+            return self._ask(event, "git would write files of another commit outside the cage", demands)
         if (text := self._released.pinned(event.command)) is None:
-            return Ask("its programs cannot be pinned to files the agent cannot change")
+            return self._ask(event, "its programs cannot be pinned to files the agent cannot change", demands)
         return Allow(Answer(Ruling.ALLOW, f"Green: {judged.rule}.", _changed(text, event)), "green", "policy")
 
-    def _network(self, event: ToolEvent, known: Sequence[rules.Rule], now: float) -> Allow | Ask | None:
-        """Git that speaks to a remote: asked until a person has allowed its address, then run by the wrapper.
+    def _remembered(
+        self, event: ToolEvent, judged: Judgement, demands: Demands, saved: Sequence[rules.Rule], now: float
+    ) -> Outcome:
+        """What is asked unless rules cover it."""
+        if event.executor is None and judged.verdict == "green":
+            return self._network(event, judged, demands, saved, now)
+        caged = demands.executor == "cage" and event.executor is None
+        if (coverage := self._released.remembered(event, saved, now, caged)) is not None:
+            if event.executor is not None:
+                return Run("always", coverage.rules)
+            return _by_rules(coverage, _changed(coverage.command, event))
+        if event.executor is not None:
+            return Ask("it is not on the allowlist", demands)
+        text = self._pinned(cage_first.caged_first(event)) if self._cages_first else None
+        if text is not None:
+            answer = Answer(Ruling.ALLOW, f"In the cage, not asked: {judged.rule}.", text, cage_first.ADVICE)
+            return Allow(answer, "caged", "policy", _why(judged))
+        return self._ask(event, _why(judged), demands)
 
-        None: allowed, on a host that runs its own text, or without a cage.
-        """
-        coverage = rules.covered(event, known, now)
+    def _network(
+        self, event: ToolEvent, judged: Judgement, demands: Demands, saved: Sequence[rules.Rule], now: float
+    ) -> Outcome:
+        """Git that speaks to a remote: asked until a person has allowed its address, then run by the wrapper where a
+        cage starts and the host runs another text; elsewhere it is green like any other."""
+        coverage = rules.covered(event, saved, now)
         if coverage is None:
-            return Ask(network_git.why(event, [rule.key.words for rule in known]))
+            return self._ask(event, network_git.why(event, [rule.key.words for rule in saved]), demands)
         if not (self._cages and event.rewritable):
-            return None
+            return self._green(event, judged, demands)
         if (text := self._released.network(event)) is None:
-            return Ask("network git cannot run by its wrapper here")
-        shown = ", ".join(coverage.rules)
-        answer = Answer(Ruling.ALLOW, f"Remembered by Always ({shown}).", text)
-        return Allow(answer, "remembered", "always", shown, coverage.rules)
+            return self._ask(event, "network git cannot run by its wrapper here", demands)
+        return _by_rules(coverage, text)
 
     def _pinned(self, text: str | None) -> str | None:
         return None if text is None else self._released.pinned(text)
 
-    def _run(
-        self, event: ToolEvent, judged: Judgement, demands: Demands, saved: Sequence[rules.Rule], now: float
-    ) -> Run | Ask:
-        """A command that the gate runs itself."""
+    def _unasked(self, event: ToolEvent, judged: Judgement) -> str | None:
+        """What lets the gate run a command itself, whatever is remembered."""
         if event.command is not None and self._policy.current().allowlist.allows(event.command):
-            return Run("allowlist")
-        if event.executor == "cage" and judged.verdict == "green":
-            return Run("green")
-        coverage = None if demands.forgettable else self._released.remembered(event, saved, now)
-        if coverage is not None:
-            return Run("always", coverage.rules)
-        return Ask("it is not on the allowlist", demands)
+            return "allowlist"
+        return "green" if event.executor == "cage" and judged.verdict == "green" else None
 
     def _ask(self, event: ToolEvent, why: str, demands: Demands) -> Ask | Refuse:
         unfit = None if event.executor is not None else self._released.unfit(event, self._cages)
         return Ask(why, demands) if unfit is None else Refuse(unfit)
+
+
+def _by_rules(coverage: rules.Coverage, text: str | None) -> Allow:
+    shown = ", ".join(coverage.rules)
+    answer = Answer(Ruling.ALLOW, f"Remembered by Always ({shown}).", text)
+    return Allow(answer, "remembered", "always", shown, coverage.rules)
 
 
 _CAGED_GIT = ("green", "policy", "in the cage")

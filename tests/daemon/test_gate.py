@@ -13,10 +13,12 @@ from slack_gate.core.answer import Answer, Ruling
 from slack_gate.core.event import NoDecision, ToolEvent
 from slack_gate.core.ports import Verdict
 from slack_gate.core.request import Choice, Decision, Request, State
+from slack_gate.daemon.attendance import GRACE_S
+from slack_gate.daemon.calls import REPEAT_S
 from slack_gate.daemon.clock import SteadyClock
-from slack_gate.daemon.gate import GRACE_S, REPEAT_S, Caller
+from slack_gate.daemon.gate import Caller
 from slack_gate.daemon.scripts import scripts_of
-from slack_gate.errors import LogError
+from slack_gate.errors import LogError, StoreError
 from slack_gate.store.log import verify
 from tests.daemon.desk import SECOND, desk
 
@@ -507,3 +509,54 @@ async def test_an_expiry_tells_the_agent_the_green_way(tmp_path: Path) -> None:
         d.clock.now += 400
         await d.gate.expire()
         assert "needs no asking: sbox make test" in (await d.answer()).reason
+
+
+async def test_a_call_is_judged_once_also_where_rules_are_on_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with desk(tmp_path) as d:
+        await d.click(await d.asked(d.event("mkdir a")), Choice.ALWAYS)
+        await d.answer()
+        looked: list[str | None] = []
+        explained = d.gate._judge.explained
+
+        def noted(event: ToolEvent) -> Any:
+            looked.append(event.command)
+            return explained(event)
+
+        monkeypatch.setattr(d.gate._judge, "explained", noted)
+        asked = await d.gate.submit(d.event("rmdir b"), SECOND)
+        covered = await d.gate.submit(d.event("mkdir c"), SECOND)
+        assert isinstance(asked, Request)
+        assert isinstance(covered, Answer) and covered.ruling is Ruling.ALLOW
+        assert looked == ["rmdir b", "mkdir c"]
+
+
+async def test_rules_are_not_read_for_what_they_cannot_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unread() -> Any:
+        raise AssertionError("the rules were read")
+
+    async with desk(tmp_path) as d:
+        monkeypatch.setattr(d.store, "rules", unread)
+        for event in (d.event("sbox ls"), d.event(tool="Read", tool_input={"file_path": "/srv/app/x"})):
+            answer = await d.gate.submit(event, SECOND)
+            assert isinstance(answer, Answer) and answer.ruling is not Ruling.DENY
+
+
+async def test_a_caller_that_is_gone_is_not_forgotten_while_the_database_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object) -> Any:
+        raise StoreError("The database is away.")
+
+    async with desk(tmp_path) as d:
+        requests = [await d.gate.submit(d.event(), Caller(f"{number:032x}", 330.0)) for number in range(2)]
+        d.clock.now += GRACE_S
+        with monkeypatch.context() as patched:
+            patched.setattr(d.store, "cancelled", away)
+            with pytest.raises(StoreError):
+                await d.gate.expire()
+        await d.gate.expire()
+        for request in requests:
+            assert isinstance(request, Request)
+            assert await d.state(request) is State.CANCELLED

@@ -559,7 +559,7 @@ async def test_a_click_while_no_daemon_lives_is_not_lost_on_the_next_one(tmp_pat
 
 
 async def test_a_client_that_is_gone_for_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slack_gate.daemon.gate.GRACE_S", 0.5)
+    monkeypatch.setattr("slack_gate.daemon.attendance.GRACE_S", 0.5)
     async with house(tmp_path) as h:
         hook, card = await h.asked("git push origin main")
         hook.kill()

@@ -86,7 +86,7 @@ async def test_a_changed_text_that_nobody_takes_is_not_kept(url: str, monkeypatc
         hook.kill()
         await hook.wait()
         async with asyncio.timeout(10):
-            while a.running.gate._callers:  # noqa: ASYNC110 - the daemon notices that it has gone
+            while a.running.gate._attendance._callers:  # noqa: ASYNC110 - the daemon notices that it has gone
                 await asyncio.sleep(0.02)
         await press(b, card, request, Choice.APPROVE, f"GH_TOKEN={SECRET} git push")
         async with asyncio.timeout(10):

@@ -1,0 +1,85 @@
+"""Answers to calls that wait: once the request has ended and its log line is on disk, what was approved, no other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from slack_gate.core.answer import Answer, changed, deny, settled
+from slack_gate.core.event import ToolEvent
+from slack_gate.core.request import BY_RULES, Request, State
+from slack_gate.daemon.ground import Ground
+from slack_gate.daemon.released import Gone
+
+_UNRECORDED = "The answer to it could not be recorded, and the person was told so; it did not run."
+_CHANGED = (
+    "It was approved, but a script that it names, or where its directory or file leads, has changed since it was "
+    "asked, so it did not run. Ask again as it is now."
+)
+
+
+class Answers(Ground):
+    """An approval is released once, as it was approved, or not at all."""
+
+    async def wait(self, request: str, event: ToolEvent) -> Answer:
+        """The answer to `event` once its request has ended. Cancelling this coroutine means the client went away."""
+        self._attendance.came(request)
+        try:
+            row = await self._end_of(request)
+        except BaseException:
+            self._attendance.went(request, self._clock())
+            raise
+        self._attendance.went(request, None)
+        self._shown_files.discard(request)  # also when another daemon ended it
+        if row is None:
+            return deny(f"The request {request} is not on file any more, so it does not run.")
+        if request in self._unrecorded:  # the log may have failed, and been mended, while this waited
+            return await self._refused(event, _UNRECORDED, request)
+        if row.state is not State.APPROVED:
+            hint = self._judge.explained(event).hint if row.state is State.EXPIRED else ""
+            return settled(row, hint)
+        try:
+            return await self._allowed(row, event)
+        except Gone as gone:
+            return await self._refused(event, str(gone), request)
+
+    async def _end_of(self, request: str) -> Request | None:
+        with self._waiting.listening(request) as ended:
+            while True:
+                row = await self._store.settled(request)  # the answer leaves after its log line
+                if row is None or row.state is not State.PENDING:
+                    return row
+                del row  # a thousand may wait here
+                await ended.wait()
+                ended.clear()
+
+    async def _allowed(self, row: Request, event: ToolEvent) -> Answer:
+        """What a person approved, as it was approved. Raises Gone."""
+        approved, bound = (event, row.digest) if row.edited is None else await self._edited(row, event)
+        if await self._digest(approved, row.key) != bound:
+            raise Gone(_CHANGED)
+        answer = settled(row)
+        if row.edited is not None:
+            answer = replace(answer, advice=changed(row, approved.command or ""))
+        if row.via == BY_RULES:
+            coverage = self._released.remembered(event, await self._store.rules(), self._clock(), row.caged)
+            if coverage is None:
+                raise Gone("The rule that it was allowed by does not cover it any more. Ask again.")
+            return replace(answer, command=coverage.command if coverage.command != event.command else None)
+        text = self._released.text(row, approved, event.command, self._clock())
+        self._released.forget(row.id)
+        return replace(answer, command=text or None)
+
+    async def _edited(self, row: Request, event: ToolEvent) -> tuple[ToolEvent, str]:
+        """The call as a person changed it, here or on another daemon, and the digest it must have. Raises Gone."""
+        if (here := self._released.edit(row.id)) is not None:
+            return here
+        if (text := await self._store.taken(row.id)) is None:
+            raise Gone("It was approved with a change, and slack-gate was started again since. Ask again.")
+        approved = replace(event, tool_input={**event.tool_input, "command": text}, rewritable=row.rewritable)
+        if (unfit := await self._unfit_text(row, approved)) is not None:  # there it was judged by another policy
+            raise Gone(f"It was approved with a change that cannot run here. {unfit}")
+        return approved, await self._digest(approved, row.key)
+
+    def fetched(self, request: str) -> ToolEvent | None:
+        """The call that was handed over for this approved request, once; None when it is not there any more."""
+        return self._released.fetched(request)

@@ -1,0 +1,178 @@
+"""What people answer: every click is told what became of it, and decides only what it was shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+
+from slack_gate.core import rules
+from slack_gate.core.offers import Offers
+from slack_gate.core.ports import Click, Entry, LookBack, Verdict
+from slack_gate.core.request import BY_SLACK, Choice, Decision, Request, Scope, State
+from slack_gate.daemon.apart import in_thread
+from slack_gate.daemon.ends import Ends
+from slack_gate.daemon.memory import look_back
+from slack_gate.errors import GateError
+
+_OTHER_FILE = "The file has changed since this was drawn. The card is drawn anew; look at it again."
+_KEPT = frozenset({Verdict.COUNTED, Verdict.EXTENDED, Verdict.LIFTED})  # on file, and nothing ended
+
+
+class Clicks(Ends):
+    """The row decides; what is looked at before it only spares a person an answer that could not be kept."""
+
+    async def decide(self, decision: Decision) -> Click:
+        """A click, answered whatever it is; it decides only when everything about it matches the row on file."""
+        try:
+            # One changed text at a time: the one that is kept is the one that decided.
+            async with self._editing if decision.edited is not None else nullcontext():
+                click = await self._decide(decision)
+        except GateError:
+            self._unrecorded.add(decision.request)  # committed perhaps; the person is told no, and so is the agent
+            self._waiting.wake(decision.request)
+            raise
+        if click.verdict is Verdict.DECIDED:
+            self._unrecorded.discard(decision.request)
+            self.ended([click.request] if click.request else [])
+            if click.rules:
+                await self.release_covered()
+        elif click.verdict in _KEPT:
+            self._changed()
+        else:
+            await self._store.answered(_late(decision, click))
+            await self.expire()
+        return click
+
+    async def asked(self, decision: Decision) -> Click:
+        """Whether this click could decide now (Verdict.OPEN), else what `decide` would say; for opening a dialog."""
+        request = await self._store.request(decision.request)
+        if request is None:
+            return Click(Verdict.UNKNOWN)
+        if not self._is_approver(decision):
+            return Click(Verdict.FOREIGN, request)
+        if decision.digest != request.digest:
+            return Click(Verdict.STALE, request)
+        over = request.state is not State.PENDING or self._clock() >= request.expires_at
+        return Click(Verdict.ENDED if over else Verdict.OPEN, request)
+
+    def offers(self, request: Request) -> Offers:
+        """What a person can answer to a pending request beside yes and no."""
+        event = replace(request.event, rewritable=request.rewritable)
+        alone = request.quorum <= 1
+        return Offers(
+            keys=self._judge.rememberable(event) if alone else (),
+            caged=rules.runs_caged(event),
+            cage=alone and self._judge.cages and self._released.caged(event) is not None,
+            edit=alone and request.rewritable and request.command is not None,
+            more=request.latest_at > request.expires_at,
+        )
+
+    async def preview(self, request: Request, scope: Scope) -> LookBack:
+        """What Always, saved for this request with this scope, would have meant in the last 30 days."""
+        keys = self._judge.rememberable(request.event)
+        if not keys:
+            return LookBack(0, ())
+        session = request.session if scope.session else ""
+        cwd = request.cwd if scope.directory else ""
+        rule = rules.Rule("", keys[0], "", 0.0, "", request.id, session, cwd)
+        return await look_back(self._store, keys, rule, self._clock())
+
+    async def release_covered(self) -> None:
+        """A rule was saved, here or by another daemon: what waits here and is covered by it waits no longer."""
+        if not (waiting := await self._store.pending(self._house.home)):
+            return
+        saved, now = await self._store.rules(), self._clock()
+        for request in waiting:
+            event = replace(request.event, rewritable=request.rewritable)
+            if request.quorum > 1 or not self._judge.rememberable(event):
+                continue
+            if (coverage := self._released.remembered(event, saved, now, request.caged)) is not None:
+                ended = await self._store.remembered(request.id, request.digest, coverage.rules, now)
+                self.ended([ended] if ended else [])
+
+    async def _decide(self, decision: Decision) -> Click:
+        if not self._is_approver(decision):
+            return Click(Verdict.FOREIGN, await self._store.request(decision.request))
+        if decision.choice is Choice.LIFT:
+            return await self._lift(decision)
+        keys: Sequence[rules.Key] = ()
+        # A plain yes or no needs no look before: digest and state are compared where it is filed.
+        if decision.edited is not None or decision.choice in (Choice.ALWAYS, Choice.CAGED):
+            request = await self._store.request(decision.request)
+            if request is not None and request.state is State.PENDING and decision.digest == request.digest:
+                if (no := await self._impossible(decision, request)) is not None:
+                    return no
+                keys = self._judge.rememberable(request.event) if decision.choice is Choice.ALWAYS else ()
+        if decision.choice not in (Choice.DENY, Choice.MORE) and (other := await self._other_file(decision)):
+            return Click(Verdict.UNFIT, other, why=_OTHER_FILE)
+        return await self._store.decided(decision, keys, [str(key) for key in keys], self._clock())
+
+    async def _impossible(self, decision: Decision, request: Request) -> Click | None:
+        """What speaks against this answer, whoever gives it."""
+        if decision.choice is Choice.ALWAYS:
+            if not self._judge.rememberable(request.event):
+                return Click(Verdict.UNREMEMBERABLE, request)
+            if denied := (await self.preview(request, decision.scope)).denied:
+                return Click(Verdict.DENIED_BEFORE, request, why=_denied_words(denied))
+        unfit = None if decision.choice is Choice.DENY else await self._unfit(decision, request)
+        return None if unfit is None else Click(Verdict.UNFIT, request, why=unfit)
+
+    async def _unfit(self, decision: Decision, request: Request) -> str | None:
+        """Why the text put in place, or the cage, cannot be; keeps the text when it can."""
+        event = replace(request.event, rewritable=request.rewritable)
+        as_it_is = decision.edited is None and decision.choice is not Choice.CAGED
+        if request.quorum > 1 and not as_it_is:
+            return "Several people must approve it, so it is approved or denied as it is."
+        if decision.edited is not None:
+            if request.command is None or not request.rewritable:
+                return "This call cannot be changed here. Approve or deny it as it is."
+            event = replace(event, tool_input={**event.tool_input, "command": decision.edited})
+            unfit = await self._unfit_text(request, event)
+            if unfit is not None or not decision.edited.strip():
+                return unfit or "The command is empty."
+            if request.home == self._house.home:
+                self._released.edited(request.id, event, await self._digest(event, request.key))
+        if decision.choice is Choice.CAGED and self._released.caged(event) is None:
+            return "This call cannot be run in the cage. Approve or deny it as it is."
+        return None
+
+    async def _other_file(self, decision: Decision) -> Request | None:
+        """The request, if the file it would change is another one than its card shows; then the card is drawn anew."""
+        files = self._files
+        if files is None or decision.request not in self._shown_files:
+            return None
+        request = await self._store.request(decision.request)
+        if request is None or request.digest != decision.digest or not await in_thread(lambda: files.changed(request)):
+            return None
+        await self._store.renewed(request.id, self._clock())
+        self._changed()
+        return request
+
+    async def _lift(self, decision: Decision) -> Click:
+        lifted = await self._store.lifted(decision.request, decision.by, decision.user, decision.name, self._clock())
+        return Click(Verdict.UNKNOWN if lifted is None else Verdict.LIFTED, lifted)
+
+    def _is_approver(self, decision: Decision) -> bool:
+        if decision.by != BY_SLACK:  # who may use the page or the terminal is seen to there
+            return decision.by in self._doors
+        return decision.user in self._house.approvers and decision.team == self._house.team
+
+
+def _denied_words(denied: Sequence[Request]) -> str:
+    first = denied[0]
+    more = f" and {len(denied) - 1} more" if len(denied) > 1 else ""
+    return f"It would cover what was denied: {first.id} by {first.decided_name or first.decided_by}{more}."
+
+
+def _late(decision: Decision, click: Click) -> Entry:
+    request = click.request
+    return Entry(
+        decision=f"click-{click.verdict.value}",
+        by=decision.by,
+        request=decision.request,
+        digest=request.digest if request else None,
+        command=request.command if request else None,
+        user=decision.user,
+        reason=decision.choice.value,
+    )
