@@ -12,9 +12,9 @@ DEFAULT = (
     r"git (-C [\w./-]+ )?(status|diff|log)( [\w./-]+)*",
     r"python3 -m pytest( [\w./:-]+)*",
 )
-# A shell operator, or a way out of the working directory: asked, whatever the patterns say.
-_OPERATORS = re.compile(r"[;&|`$<>()\n\\]")
-_OUTSIDE = ("..", " /", "~")
+# A shell operator, a way out of the working directory, or git's way to write a file: asked, whatever the patterns say.
+# `/` begins a path wherever the shell or a program could begin a word: behind a tab, a quote, `=`, `{`.
+_ASKED = re.compile(r"[;&|`$<>()\\~\x00-\x08\x0a-\x1f\x7f]|\.\.|[\s'\"=:,@{\[]/|--output\b")
 
 
 class Allowlist:
@@ -24,6 +24,6 @@ class Allowlist:
         self._patterns = [re.compile(pattern) for pattern in patterns]
 
     def allows(self, command: str) -> bool:
-        if _OPERATORS.search(command) or any(part in command for part in _OUTSIDE):
+        if _ASKED.search(command):
             return False
         return any(pattern.fullmatch(command) for pattern in self._patterns)

@@ -74,7 +74,7 @@ _SECRET_PLACE = re.compile(
 _SPLIT = re.compile(r"[\s;|&<>()`{}'\"$\\=]+")
 _DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/zero"})
 _WEB = frozenset({"WebFetch", "WebSearch"})
-_MCP = re.compile(r"mcp__(?P<server>.+?)__(?P<tool>.+)", re.DOTALL)
+_MCP = re.compile(r"mcp__(?P<server>(?:(?!__).)+)__(?P<tool>(?!_)(?:(?!__).)+)", re.DOTALL)
 
 
 def reach(request: Request) -> list[str]:
@@ -142,7 +142,7 @@ def may_hold_secrets(path: str) -> bool:
 
 
 def mcp(tool: str) -> tuple[str, str] | None:
-    """Server and tool of an MCP tool's name."""
+    """Server and tool of an MCP tool's name; None where it can be parted in several ways."""
     match = _MCP.fullmatch(tool)
     return None if match is None else (match["server"], match["tool"])
 
