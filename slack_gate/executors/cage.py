@@ -27,6 +27,10 @@ _DRAIN_S = 2.0  # for a cage that was told to end, and for what was written befo
 # `--`, since a text may begin with a dash.
 _WAITS = 'read -r word && [ "$word" = go ] && printf %s "$0" && exec /bin/bash -c -- "$1" </dev/null'
 _GO = b"go\n"
+_NESTED = (
+    "It runs in a cage anyway, and the `sbox` in this text cannot be left out without changing the rest: write the "
+    "command without `sbox` and its options. Only `sbox --net-allow NAME -- CMD`, alone, is understood. It did not run."
+)
 
 
 class Cage:
@@ -51,7 +55,7 @@ class Cage:
         if self._sbox is None:
             return not_started("No cage starts on this machine; `sbox --check` says why. It did not run.", CAGE_FAULT)
         if (found := inside(command)) is None:
-            return not_started("This text asks for several cages of different kinds. It did not run.", "BAD_COMMAND")
+            return not_started(_NESTED, "BAD_COMMAND")
         options, text = found
         if _leads_elsewhere(cwd):
             return not_started(f"{cwd} leads elsewhere than when it was asked. It did not run.", "BAD_DIRECTORY")
@@ -207,4 +211,5 @@ class _Run:
             why = "Whoever asked is gone." if stopped else "The cage was not there before the time was over."
             return not_started(f"{why} It did not run.", STOPPED if stopped else CAGE_FAULT)
         said = self._streams["stderr"].value().decode("utf-8", "backslashreplace").strip()[:1000]
-        return not_started(f"The cage did not start: {said or f'exit code {code}'}. It did not run.", CAGE_FAULT)
+        said = said.removesuffix("Nothing was run.").rstrip(". ") or f"exit code {code}"
+        return not_started(f"The cage did not start: {said}. It did not run.", CAGE_FAULT)

@@ -77,6 +77,25 @@ async def test_two_cages_become_one(zone: Path) -> None:
     assert (await _run("sbox echo a && sbox echo 'b  c'", zone)).stdout == b"a\nb  c\n"
 
 
+@pytest.mark.parametrize(
+    "text", ["sbox --help", "sbox true; sbox --check", "\\sbox true", "sbox -h", "echo a | sbox -x"]
+)
+async def test_an_sbox_that_cannot_be_left_out(zone: Path, text: str) -> None:
+    result = await _run(text, zone)
+    assert (result.exit_code, result.code, result.known) == (None, "BAD_COMMAND", True)
+    assert "write the command without `sbox` and its options" in str(result.error)
+
+
+async def test_what_sbox_says_of_a_cage_it_cannot_build_is_one_sentence(
+    zone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLACK_GATE_HOME", str(tmp_path))
+    result = await _run("sbox --net-allow nobody -- true", zone)
+    assert (result.exit_code, result.code) == (None, CAGE_FAULT)
+    assert str(result.error).startswith("The cage did not start: sbox: ") and ".." not in str(result.error)
+    assert str(result.error).endswith(" It did not run.") and "Nothing was run" not in str(result.error)
+
+
 async def test_bytes_that_are_no_text(zone: Path) -> None:
     result = await _run(r"printf '\377\000\200'; printf '\376' >&2", zone)
     assert (result.stdout, result.stderr) == (b"\xff\x00\x80", b"\xfe")
