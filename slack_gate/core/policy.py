@@ -33,6 +33,7 @@ DEEDS = ("deny", "ask", "never-remember")
 _EXECUTORS = ("cage", "sandboxer")  # the stricter one first
 _FIELDS = {"do": str, "reason": str, "approvals": int, "executor": str, **dict.fromkeys(MATCHERS, str)}
 MAX_APPROVALS = 20
+WINDOW = 8000  # characters that a pattern is looked for in at once: its cost may grow with their square
 
 
 class PolicyError(ValueError):
@@ -53,6 +54,7 @@ class Entry:
     reason: str
     approvals: int
     executor: str
+    searches: bool = False  # for a pattern, which may miss what is longer than a window
 
     def names(self, event: ToolEvent) -> bool:
         return all(match(event) for match in self.matches)
@@ -82,10 +84,12 @@ class Policy:
         denied = next((entry for entry in found if entry.do == "deny"), None)
         asked = next((entry for entry in found if entry.do == "ask"), None)
         executors = {entry.executor for entry in found}
+        if asked is None and len(event.command or "") > WINDOW:
+            asked = next((entry for entry in self.entries if entry.searches), None)
         return Demands(
             denied=f"{denied.reason or 'It is not allowed here.'} (policy: {denied.shown})" if denied else "",
             ask=f"the policy has it asked each time ({asked.shown})" if asked else "",
-            forgettable=any(entry.do in ("ask", "never-remember") or entry.approvals > 1 for entry in found),
+            forgettable=bool(asked) or any(entry.do == "never-remember" or entry.approvals > 1 for entry in found),
             approvals=max([entry.approvals for entry in found], default=1),
             executor=next((name for name in _EXECUTORS if name in executors), ""),
         )
@@ -149,7 +153,7 @@ def _entry(text: str, table: Mapping[str, Any]) -> Entry:
         raise PolicyError("a rule demands nothing; give it do, approvals or executor")
     matches = tuple(_MATCHES[name](text, table[name]) for name in named)
     shown = ", ".join(f"{name} {table[name]!r}" for name in named)
-    return Entry(shown, matches, do, table.get("reason", ""), approvals, executor)
+    return Entry(shown, matches, do, table.get("reason", ""), approvals, executor, "pattern" in named)
 
 
 def _line(text: str, word: str) -> int:
@@ -324,7 +328,13 @@ _BEFORE = frozenset({"if", "then", "else", "elif", "do", "while", "until", "!", 
 
 def _pattern(text: str, pattern: str) -> Callable[[ToolEvent], bool]:
     compiled = _compiled(text, pattern)
-    return lambda event: event.command is not None and compiled.search(event.command) is not None
+
+    def named(event: ToolEvent) -> bool:
+        command = event.command or ""
+        starts = range(0, max(len(command) - WINDOW // 2, 1), WINDOW // 2)
+        return event.command is not None and any(compiled.search(command, at, at + WINDOW) for at in starts)
+
+    return named
 
 
 def _tool(_text: str, name: str) -> Callable[[ToolEvent], bool]:
