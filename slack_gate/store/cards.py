@@ -182,12 +182,15 @@ class Cards:
 
         def work(connection: Connection) -> None:
             row = connection.execute(select(cards).where(which).with_for_update()).one_or_none()
-            # Without a message on file, its own one is still being posted.
-            if row is None or not message or row.channel != channel or row.message in ("", message):
+            if row is None or not message or row.message == message or row.channel not in ("", channel):
                 return
-            if message not in row.strays.split():
-                strays = f"{row.strays} {message}".strip()
-                connection.execute(update(cards).where(cards.c.id == row.id).values(strays=strays))
+            known = row.strays.split()
+            if not row.message and UNKNOWN not in known:  # nothing was posted
+                return
+            if message not in known:
+                # Without a message on file, this is its own one: still being posted, or never put on file.
+                values = {"strays": " ".join([*known, message]), "channel": channel}
+                connection.execute(update(cards).where(cards.c.id == row.id).values(**values))
                 state = select(requests.c.state).where(requests.c.id == request).scalar_subquery()
                 ended = update(cards).where(cards.c.id == row.id, state != State.PENDING.value)
                 connection.execute(ended.values(drawn="", due_at=0.0))

@@ -114,6 +114,19 @@ async def test_a_copy_that_is_seen_after_the_end_is_redrawn(place: Place) -> Non
         assert (await the_card(cards, NOW + 2)).strays == ("2.2",)
 
 
+async def test_a_click_tells_where_a_card_is_that_was_never_put_on_file(place: Place) -> None:
+    async with place.store() as store:
+        await store.submitted(REQUEST, ["U0ANA"], "slack")
+        cards = cards_of(store)
+        await cards.seen("SG-1", "U0ANA", "D1", "1.1")  # before it was posted
+        assert (await the_card(cards)).strays == () and await cards.channel("U0ANA") == ""
+        await cards.claim([await the_card(cards)], NOW, NOW)
+        await cards.seen("SG-1", "U0ANA", "D1", "1.1")
+        card = await the_card(cards)
+        assert (card.message, card.channel, card.strays, card.unclear) == ("", "D1", ("1.1",), True)
+        assert await cards.channel("U0ANA") == "D1"
+
+
 async def test_found_messages_are_kept_with_those_seen_meanwhile(place: Place) -> None:
     async with place.store() as store:
         await store.submitted(REQUEST, ["U0ANA"], "slack")
