@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from slack_gate.cli import main
-from slack_gate.daemon import fleet, gate, socket, turns
+from slack_gate.daemon import attendance, fleet, socket, turns
 from slack_gate.executors import cage
 from slack_gate.slack import line, messenger
 from slack_gate.store import log, store
@@ -94,7 +94,7 @@ def _mortal(method: Any, moment: str, over: Callable[[], bool], asynchronous: bo
 
 if __name__ == "__main__":
     point, moment, nth, *words = sys.argv[1:]
-    gate.GRACE_S = GRACE_S
+    attendance.GRACE_S = GRACE_S
     fleet.DEAD_S = float(os.environ.get("TESTS_DEAD_S") or fleet.DEAD_S)
     turns.EVERY_S /= float(os.environ.get("TESTS_PACE") or 1)
     if point != "none":

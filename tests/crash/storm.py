@@ -39,6 +39,7 @@ ROOT = Path(__file__).parents[2]
 READY_S = 60
 END_S = 60  # beyond what a request waits
 HANDS = 6
+PATIENCE_S = 5.0  # before the same is pressed again
 LIVE = ("none", "none", 0)
 WORDS = {
     State.APPROVED: "Approved",
@@ -243,7 +244,7 @@ class Storm:
     def _just_pressed(self, request: str) -> bool:
         """Some press twice at once, all after a while: a click may have been lost with a daemon."""
         now = time.monotonic()
-        if now - self.pressed_at.get(request, 0.0) < 1 and self.chance.random() > 0.05:
+        if now - self.pressed_at.get(request, 0.0) < PATIENCE_S and self.chance.random() > 0.02:
             return True
         self.pressed_at[request] = now
         return False
