@@ -74,11 +74,13 @@ class Sandboxer:
         return result
 
     def _result(self, status: int, content: bytes | None) -> Result:
-        answer = {} if content is None else _object(content)
+        if content is None:
+            return unknown(f"The Sandboxer's answer is longer than {MAX_ANSWER} bytes;")
+        answer, fault = _read(content)
         if answer is not None:  # a server that repeats the key does not make us repeat it
             texts = {name: value for name, value in answer.items() if isinstance(value, str)}
             answer = {**answer, **{name: value.replace(self._key, "[masked]") for name, value in texts.items()}}
-        return _result(status, answer, content is None)
+        return _result(status, answer, fault)
 
 
 async def _content(response: httpx.Response) -> bytes | None:
@@ -91,9 +93,7 @@ async def _content(response: httpx.Response) -> bytes | None:
     return bytes(content)
 
 
-def _result(status: int, answer: Mapping[str, Any] | None, endless: bool) -> Result:
-    if endless:
-        return unknown(f"The Sandboxer's answer is longer than {MAX_ANSWER} bytes;")
+def _result(status: int, answer: Mapping[str, Any] | None, fault: str) -> Result:
     code, error = _text(answer, "code"), _text(answer, "error")
     if status in _REFUSED:
         said = error or f"The Sandboxer refused it: HTTP {status}. It did not run."
@@ -102,7 +102,7 @@ def _result(status: int, answer: Mapping[str, Any] | None, endless: bool) -> Res
         said = error or f"The Sandboxer answered HTTP {status};"
         return Result(None, code=code, error=said, known=False) if code else unknown(said)
     if answer is None:
-        return unknown("The Sandboxer's answer is no JSON object;")
+        return unknown(f"The Sandboxer's answer {fault};")
     timed_out = answer.get("timedOut") is True
     exit_code = _exit_code(answer.get("exitCode"), timed_out)
     known = exit_code is not None or timed_out
@@ -119,12 +119,24 @@ def _exit_code(value: object, timed_out: bool) -> int | None:
     return value
 
 
-def _object(content: bytes) -> Mapping[str, Any] | None:
+def _read(content: bytes) -> tuple[Mapping[str, Any] | None, str]:
+    """The answer's object, else why there is none."""
     try:
-        value = json.loads(content)
-    except (ValueError, RecursionError):  # not UTF-8, not JSON, too deep
-        return None
-    return value if isinstance(value, dict) else None
+        value = json.loads(content.decode("utf-8-sig"), object_pairs_hook=_once)
+    except UnicodeDecodeError:
+        return None, "is not UTF-8"
+    except (ValueError, RecursionError):
+        page = content.lstrip()[:1] == b"<"
+        return None, "is a web page, not JSON" if page else "is no whole JSON" if content.strip() else "is empty"
+    return (value, "") if isinstance(value, dict) else (None, "is no JSON object")
+
+
+def _once(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of two exit codes nobody can say which one is meant."""
+    found = dict(fields)
+    if len(found) != len(fields):
+        raise ValueError("a field stands there twice")
+    return found
 
 
 def _text(answer: Mapping[str, Any] | None, name: str) -> str | None:
