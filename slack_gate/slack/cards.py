@@ -41,6 +41,7 @@ from slack_gate.slack.blocks import Block, button, clock, confirm, context, plai
 MAX_SHOWN = 5200  # working directory included
 MAX_CLIPPED = 2000  # of texts that stand whole in the thread
 MAX_WHY = 300
+MAX_TEXT = 3000  # of one text
 MAX_RAW = 1_000_000  # characters of an input; a longer one is not even drawn
 MAX_FILE = 1_000_000  # bytes of a snippet; Slack's own limit is a little higher
 MAX_NOTIFICATION = 400
@@ -110,39 +111,39 @@ def card(request: Request, offers: Offers = NOTHING, file: FileNow | None = None
     clipped = _clipped(shown, _room(request))
     number = 1 if brief else len(shown)
     literal = [block for pair in list(zip(shown, clipped, strict=True))[:number] for block in _literal(*pair)]
-    said = [plain(part.shown) for part in shown[number:]]
+    said = [part.shown for part in shown[number:]]
     if request.state is not State.PENDING:
         return _ended(request, shown, literal, said)
     hidden = any(drawn is not None for drawn in clipped)
     offer = _offer(offers)
+    where = context(plain(place(request)), clock(request.expires_at, "Expires "))
     facts = [
-        plain(place(request)),
-        clock(request.expires_at, "Expires "),
-        *said,
-        _lines(*remarks(request, file), origin(request), _about_always(request, offers, offer)),
-        _lines(*counted(request), *measure(request, shown[:number])),
+        *remarks(request, file),
+        origin(request),
+        _about_always(request, offers, offer),
+        *counted(request),
+        *measure(request, shown[:number]),
     ]
-    top = _lines(headline(request), *grounds(request, MAX_WHY))
-    blocks = [{"type": "section", "text": top}, *literal, context(*facts)]
+    blocks = [section("\n".join([headline(request), *grounds(request, MAX_WHY)])), where, *literal, _facts(said, facts)]
     if hidden and not complete:
         blocks.append(section(_INCOMPLETE))
     blocks.append(_buttons(request, offers, offer, complete or not hidden))
     return Picture(_notification(request, shown), blocks)
 
 
-def _ended(request: Request, shown: Sequence[Part], literal: Sequence[Block], said: Sequence[Block]) -> Picture:
+def _ended(request: Request, shown: Sequence[Part], literal: Sequence[Block], said: Sequence[str]) -> Picture:
     outcome = outcome_of(request)
     changed: list[Block] = []
     if request.edited is not None:
         text = visible(request.edited)
         drawn = None if units(text) <= MAX_CLIPPED // 2 else ends_of(text, MAX_CLIPPED // 2)
         changed = _literal(Part("What was approved in its place", "", "", text), drawn)
-    facts = [plain(_asked_by(request)), *said, clock(ended_at(request))]
+    facts = [_asked_by(request)]
     if request.state is State.DENIED and request.form:
-        facts.append(plain(_taken_back(request)))
+        facts.append(_taken_back(request))
     return Picture(
         escaped(one_line(f"{outcome.splitlines()[0].rstrip('.')}: {_summary(request, shown)}", MAX_NOTIFICATION)),
-        [section(outcome), *literal, *changed, context(*facts)],
+        [section(outcome), *literal, *changed, _facts(said, facts, clock(ended_at(request)))],
     )
 
 
@@ -218,7 +219,7 @@ def _literal(part: Part, ends: tuple[str, str] | None = None) -> list[Block]:
             context(plain(_CHANGED_LINES)),
         ]
     left = len(part.shown) - sum(map(len, ends))
-    between = f"{left} characters of it as drawn stand only in the thread, where it is whole"
+    between = f"{left} characters are left out here; the whole is in the thread"
     return [*caption, *_preformatted_if(ends[0]), context(plain(between)), *_preformatted_if(ends[1])]
 
 
@@ -228,8 +229,12 @@ def preformatted(text: str) -> Block:
     return {"type": "rich_text", "elements": [{"type": "rich_text_preformatted", "elements": inside}]}
 
 
-def _lines(*lines: str) -> Block:
-    return plain("\n".join(filter(None, lines)))
+def _facts(said: Sequence[str], facts: Sequence[str], *more: Block) -> Block:
+    """One text, a fact a line, the agent's own first: side by side on a wide screen they would not be read in order."""
+    lines = "\n".join([*said, *facts])
+    if units(lines) <= MAX_TEXT:
+        return context(plain(lines), *more)
+    return context(*map(plain, said), plain("\n".join(facts)), *more)
 
 
 def _preformatted_if(text: str) -> list[Block]:
