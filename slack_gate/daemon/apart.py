@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from slack_gate.core.event import MalformedEvent
 
-SMALL = 16 * 1024  # bytes of an event that is judged at once: a hop to a thread costs more than that
+SMALL = 4 * 1024  # bytes of an event that is judged at once: what a hop to a thread costs shows only below that
 LIMIT_S = 10.0  # the thread goes on to its own bounds; the answer does not wait for it
 
 T = TypeVar("T")

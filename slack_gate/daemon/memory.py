@@ -14,6 +14,7 @@ from slack_gate.core.request import Request, State
 
 ALIKE_S = 3600.0  # how long a denial is compared with other wordings
 IN_A_ROW = 3
+MAX_COMPARED = 4000  # characters of a command; of a longer one, its first words
 LOOK_BACK_S = 30 * 24 * 3600.0
 MAX_MATCHED = 2000  # requests that are looked at to say how often a rule would have answered
 
@@ -45,8 +46,8 @@ def _is_alike(denied: Request, event: ToolEvent) -> bool:
 
 def _words(command: str) -> dict[str, set[str]]:
     """Program to the words that are no options, over the simple commands of a text."""
-    segments = cage_policy.read(command)
-    argvs = [command.split()] if segments is None else [list(segment.argv) for segment in segments]
+    segments = cage_policy.read(command) if len(command) <= MAX_COMPARED else None
+    argvs = [command[:MAX_COMPARED].split()] if segments is None else [list(segment.argv) for segment in segments]
     found: dict[str, set[str]] = {}
     for argv in filter(None, argvs):
         found.setdefault(argv[0], set()).update(word for word in argv[1:] if word[:1] != "-")

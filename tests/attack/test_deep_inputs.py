@@ -24,7 +24,7 @@ def nested(depth: int, kind: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", ["lists", "objects"])
 async def test_the_page_opens_whatever_an_agent_asked(doors: Doors, kind: str) -> None:
-    """More than 16 KiB are looked at in a thread, whose stack is shallower than the page's."""
+    """Long ones are looked at in a thread, whose stack is shallower than the page's."""
     for depth in (MAX_DEPTH - 1, 300, 480, 486, 490, 494, 498, 600):
         wire = await Wire.open(doors.daemon.settings.socket_path)
         tool_input = {"padding": "x" * 20_000, **nested(depth, kind)}

@@ -13,8 +13,10 @@ from slack_gate.core.cord import Hand, Pull
 from slack_gate.core.event import RUNS, ToolEvent
 from slack_gate.core.ports import Verdict
 from slack_gate.core.request import Choice, Decision, Request
+from slack_gate.daemon import memory
 from slack_gate.daemon.gate import Caller
 from slack_gate.store import questions
+from tests.attack.work import calls_of
 from tests.daemon.desk import Desk, desk
 
 
@@ -73,3 +75,9 @@ async def test_what_was_denied_does_not_come_up_at_the_agents_own_prompt(tmp_pat
         assert isinstance(answer, Answer) and answer.ruling is Ruling.DENY and "not on Fridays" in answer.reason
         other = await d.gate.submit(d.event("git push origin next", prompts=True), Caller("d" * 32, 60.0))
         assert isinstance(other, Answer) and other.ruling is Ruling.ASK
+
+
+def test_a_denied_monster_stalls_no_later_question() -> None:
+    """128 KB of `a|` take most of a second to read; up to 20 denials are compared with each call that is asked."""
+    assert calls_of(lambda: memory._words("a|" * 65_000)) < 1000
+    assert memory._words("rm -rf build" + " " * memory.MAX_COMPARED) == {"rm": {"build"}}
