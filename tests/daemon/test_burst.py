@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -57,12 +56,9 @@ async def test_a_hundred_at_once(tmp_path: Path) -> None:
         settings = settings_for(slack, tmp_path, wait=120)
         async with running(settings) as daemon:
             h = House(slack, ana, settings, daemon)
-            start = time.monotonic()
             wires = await asked(h, commands)
             await slack.workspace.wait_for(lambda: True if len(live(h)) == 100 else None, 30, lambda: str(len(live(h))))
-            took = time.monotonic() - start
-            print(f"{took:.1f} s, {len(slack.calls(POST))} messages")
-            assert took < 10
+            assert len(slack.calls(POST)) <= 10  # one a second
             assert [call for call in slack.calls(POST) if call.error] == []
             shown = {exact(text) for message in ana.messages for text in literals(message.blocks)}
             assert shown == set(commands)
