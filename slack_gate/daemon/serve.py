@@ -315,7 +315,7 @@ def _outbox(
 def _status(settings: Settings, link: Link | None, outbox: Outbox | None, store: Store, fleet: Fleet | None) -> bytes:
     """What `slack-gate status` prints: never a token. Without Slack there is nothing to be heard."""
     files = {"log": settings.log_path, "database": next(iter(database_files(settings)), None)}
-    faults = [store.database.fault, outbox.fault() if outbox else None, fleet.fault() if fleet else None]
+    faults = [store.database.fault, store.fault, outbox.fault() if outbox else None, fleet.fault() if fleet else None]
     return json.dumps(health(link, next(filter(None, faults), None), files)).encode()
 
 

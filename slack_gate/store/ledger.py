@@ -40,6 +40,7 @@ class Ledger:
         self._clock = clock
         self._repair = repair
         self._home = home
+        self.fault: str | None = None  # why the last lines could not be put in the file
         self._untidy = True  # a run before this one may have left something
         self._written = 0  # the last line known to be in the file; only the database's thread touches it
 
@@ -129,8 +130,10 @@ class Ledger:
         try:
             if any(tx.wants_all for tx in transactions) or not self._appended(lines):
                 self._catch_up()
+            self.fault = None
         except StoreError as error:
             self._written = 0
+            self.fault = str(error).rstrip(".")
             for tx in transactions:
                 tx.fault = error if tx.lines or tx.wants_all else None
 

@@ -143,9 +143,9 @@ class Journal:
 def _missing(lines: Sequence[Line], last: int, torn: bytes) -> bytes:
     """What the file lacks of `lines`, when it ends with line `last` and the bytes `torn` of the next one."""
     missing = [line for line in lines if line.seq > last]
-    if not missing:
+    if not missing and (lines or not torn):
         return b""
-    if missing[0].seq != last + 1:
+    if missing and missing[0].seq != last + 1:
         raise LogError(
             f"The log file ends at line {last}, the database goes on at line {missing[0].seq}.",
             "Run `slack-gate log verify`, and restore the file from a backup.",

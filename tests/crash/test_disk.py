@@ -115,6 +115,19 @@ async def test_a_log_that_was_deleted_is_written_again_from_the_database(tmp_pat
         assert len(h.log()) == 4
 
 
+async def test_a_log_whose_end_is_not_ours(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        assert (await h.bash("sbox true")).decision == "allow"
+        kept = h.settings.log_path.read_bytes()
+        h.settings.log_path.write_bytes(kept + b'{"seq": 2, "decision": "appro')
+        await refused(h)
+        assert "last line of the log file is damaged" in str((await status(h))["fault"])
+        h.settings.log_path.write_bytes(kept)
+        assert (await h.bash("sbox true")).decision == "allow"
+        assert (await status(h))["healthy"] is True
+        await whole(h)
+
+
 async def test_a_directory_in_place_of_the_log(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
         assert (await h.bash("sbox true")).decision == "allow"
