@@ -17,7 +17,7 @@ from cage import cage_policy
 from slack_gate.agents import claude_code
 from slack_gate.core.answer import Answer, Ruling
 from slack_gate.core.event import MalformedEvent
-from slack_gate.daemon.apart import SMALL, apart
+from slack_gate.daemon.apart import LONG, SMALL, apart, in_thread
 from slack_gate.slack.app import Buttons
 from slack_gate.slack.people import People
 from tests.attack.work import calls_of
@@ -124,3 +124,16 @@ async def test_a_database_elsewhere_is_an_own_file_too(tmp_path: Path) -> None:
     file.parent.mkdir()
     async with house(tmp_path, database_url=f"sqlite:///{file}") as h:
         assert (await h.ask(h.event("Read", file_path=str(file)))).decision == "deny"
+
+
+async def test_long_events_leave_threads_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many calls of 128 KB at once as there are threads, and nobody else's script was hashed in time."""
+    stop = threading.Event()
+    monkeypatch.setattr("slack_gate.daemon.apart.LIMIT_S", 5.0)
+    many = [asyncio.create_task(apart(stop.wait, LONG + 1)) for _ in range(40)]
+    try:
+        assert await in_thread(lambda: "hashed") == "hashed"
+        assert await apart(lambda: "judged", LONG) == "judged"
+    finally:
+        stop.set()
+        await asyncio.gather(*many, return_exceptions=True)
