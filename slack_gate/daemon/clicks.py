@@ -80,16 +80,18 @@ class Clicks(Ends):
 
     async def release_covered(self) -> None:
         """A rule was saved, here or by another daemon: what waits here and is covered by it waits no longer."""
-        if not (waiting := await self._store.pending(self._house.home)):
-            return
         saved, now = await self._store.rules(), self._clock()
-        for request in waiting:
+        scopes = {(rule.id, rule.until) for rule in saved}
+        if scopes <= self._rules_seen:  # what waits was asked about in spite of these
+            return
+        for request in await self._store.pending(self._house.home):
             event = replace(request.event, rewritable=request.rewritable)
             if request.quorum > 1 or not self._judge.rememberable(event):
                 continue
             if (coverage := self._released.remembered(event, saved, now, request.caged)) is not None:
                 ended = await self._store.remembered(request.id, request.digest, coverage.rules, now)
                 self.ended([ended] if ended else [])
+        self._rules_seen = scopes
 
     async def _decide(self, decision: Decision) -> Click:
         if not self._is_approver(decision):

@@ -49,6 +49,7 @@ class Ground:
         self._doors = {by for by, is_open in doors.items() if is_open}
         self._attendance = Attendance()
         self._shown_files: set[str] = set()  # pending ones whose card shows a file as it was
+        self._rules_seen: set[tuple[str, float | None]] = set()  # what waits was held against these: id and end
         self._unrecorded: set[str] = set()
         self._editing = asyncio.Lock()
 
@@ -84,9 +85,7 @@ class Ground:
         )
 
     async def _digest(self, event: ToolEvent, key: str) -> str:
-        return await in_thread(
-            lambda: digest(event, key, self._house.host, {**scripts_of(event), **leads_of(event)})
-        )
+        return await in_thread(lambda: digest(event, key, self._house.host, {**scripts_of(event), **leads_of(event)}))
 
     async def _unfit_text(self, request: Request, event: ToolEvent) -> str | None:
         """Why the call with another text cannot be put in place of the one that `request` asks for."""

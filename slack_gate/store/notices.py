@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -27,8 +28,17 @@ async def notices(database: Database) -> AsyncIterator[str]:
         async with await psycopg.AsyncConnection.connect(**arguments, autocommit=True) as connection:
             await connection.execute(f"LISTEN {CHANNEL}")
             yield ""
-            async for notice in connection.notifies():
-                if notice.pid != database.backend:
-                    yield notice.payload
+            something = asyncio.Event()
+            loop = asyncio.get_running_loop()
+            loop.add_reader(fd := connection.fileno(), something.set)  # psycopg's own way makes a new wait each time
+            try:
+                while await something.wait():
+                    something.clear()
+                    connection.pgconn.consume_input()
+                    while (notice := connection.pgconn.notifies()) is not None:
+                        if notice.be_pid != database.backend:
+                            yield notice.extra.decode()
+            finally:
+                loop.remove_reader(fd)
     except psycopg.Error:  # its words could hold the address' password
         raise StoreError("What other daemons do is not heard: the connection to the database was lost.") from None

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, selec
 from slack_gate.core.ports import Entry
 from slack_gate.core.request import Request, State
 from slack_gate.errors import StoreError
-from slack_gate.store.ledger import BATCH, Ledger
+from slack_gate.store.ledger import Ledger
 from slack_gate.store.log import Line
 from slack_gate.store.rows import as_request, columns_of, entry_of
 from slack_gate.store.tables import cards, log, requests
@@ -25,6 +25,7 @@ _WITH_LINES = (
     .order_by(log.c.seq)
     .limit(bindparam("most"))
 )
+_FEW = 16  # lines that are read beside a row, which comes with each of them; of more, all are read by themselves
 LOOK_BACK_PAGE = 100  # requests read at once; each may hold a megabyte
 
 
@@ -72,11 +73,11 @@ class Questions(Ledger):
 
         def work(connection: Connection) -> tuple[Transaction, Request | None]:
             tx, known = self._looking(connection)
-            found = {"id": request, "chain": self._chain, "written": self._written, "most": BATCH if known else 1}
+            found = {"id": request, "chain": self._chain, "written": self._written, "most": _FEW if known else 1}
             rows = connection.execute(_WITH_LINES, found).all()
             if known:
                 tx.lines = [Line(row.seq, row.line, row.hash) for row in rows if row.seq is not None]
-                tx.wants_all = len(tx.lines) == BATCH
+                tx.wants_all = len(tx.lines) == _FEW
             return tx, as_request(rows[0]) if rows else None
 
         tx, row = await self.database.run(work, self._write_out, alone=True)

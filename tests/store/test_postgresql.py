@@ -135,6 +135,18 @@ async def test_a_decision_for_another_daemon_is_two_statements_and_its_answer_on
         assert place.decisions() == ["pending", "pending", "approved", "approved"]
 
 
+async def test_however_many_lines_a_home_lacks_its_answer_follows_all_of_them(place: Place, tmp_path: Path) -> None:
+    async with place.store(home="a:/x") as a, _other(place, tmp_path).store(home="b:/x") as b:
+        for number in range(40):
+            await submitted(a, _numbered(number))
+        for number in range(40):
+            await b.decided(click(request=f"SG-{number}"), (), (), NOW)
+        assert len(place.decisions()) == 40
+        row = await a.settled("SG-0")
+        assert row is not None and row.state is State.APPROVED
+        assert len(place.decisions()) == 80
+
+
 @pytest.mark.parametrize(("choice", "verdict"), [(Choice.MORE, Verdict.EXTENDED), (Choice.APPROVE, Verdict.COUNTED)])
 async def test_what_decides_nothing_yet_is_one_change_with_its_line(
     place: Place, choice: Choice, verdict: Verdict
