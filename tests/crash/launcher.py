@@ -30,7 +30,7 @@ POINTS: dict[str, tuple[Any, str]] = {
     "spawn": (cage.Cage, "run"),
     "spawned": (cage._Run, "ended"),
     "finish": (store.Store, "finished"),
-    "record": (store.Store, "recorded"),
+    "record": (store.Store, "settled"),
     "answer": (socket._Door, "_answer"),
     "answered": (socket._Door, "_serve"),
     "redraw": (messenger.Messenger, "redraw"),
