@@ -10,6 +10,7 @@ from slack_gate.core.answer import Answer, Ruling
 from slack_gate.core.event import OWN_TOOLS, SHELL_TOOLS, MalformedEvent, NoDecision, ToolEvent
 
 NAME = "claude-code"
+MAX_ID = 400  # characters of a session's or a call's id, which stand on each card and in each line of the log
 DECIDING = frozenset({"PreToolUse", "PermissionRequest"})
 # Modes in which "ask" brings up a prompt that nothing but a person answers; in `auto` older versions override it,
 # `dontAsk` and `bypassPermissions` are set where nobody is to be asked.
@@ -25,7 +26,7 @@ def parse(event: bytes) -> ToolEvent | NoDecision:
     value = strict_object(event)
     moment = text_field(value, "hook_event_name")
     if moment in ANNOUNCING:
-        return NoDecision(NAME, str(value.get("session_id", "")), moment)
+        return NoDecision(NAME, _optional(value, "session_id")[:MAX_ID], moment)
     if moment not in DECIDING:
         raise MalformedEvent(f"The hook event {moment!r} is not one that slack-gate knows.")
     tool_input = value.get("tool_input")
@@ -39,7 +40,7 @@ def parse(event: bytes) -> ToolEvent | NoDecision:
     mode = _optional(value, "permission_mode")
     return ToolEvent(
         agent=NAME,
-        session=text_field(value, "session_id"),
+        session=_session(value),
         call=_call(value),
         tool=tool,
         tool_input=tool_input,
@@ -54,9 +55,16 @@ def parse(event: bytes) -> ToolEvent | NoDecision:
 
 def _call(value: dict[str, Any]) -> str | None:
     call = value.get("tool_use_id")
-    if call is None or (isinstance(call, str) and call):
+    if call is None or (isinstance(call, str) and 0 < len(call) <= MAX_ID):
         return call
-    raise MalformedEvent("The hook event's tool_use_id is not a text.")
+    raise MalformedEvent(f"The hook event's tool_use_id is not a text of at most {MAX_ID} characters.")
+
+
+def _session(value: dict[str, Any]) -> str:
+    session = text_field(value, "session_id")
+    if len(session) > MAX_ID:
+        raise MalformedEvent(f"The hook event's session_id is longer than {MAX_ID} characters.")
+    return session
 
 
 def _cwd(value: dict[str, Any]) -> str:

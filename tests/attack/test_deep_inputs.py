@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from slack_gate.agent_sdk import CanUseTool
+from slack_gate.agents.claude_code import MAX_ID, parse
+from slack_gate.core.event import MalformedEvent, ToolEvent
 from slack_gate.core.strict_json import MAX_DEPTH, NotStrict, strict_object
 from tests.daemon.serving import Wire
 from tests.web.conftest import Doors, doors, home
@@ -55,3 +58,28 @@ def test_the_depth_of_json_is_bounded(kind: str) -> None:
         data = '{"a":' + opening * (depth - 1) + "1" + closing * (depth - 1) + "}"
         with pytest.raises(NotStrict, match=r"nested deeper than|is not one JSON object"):
             strict_object(data.encode())
+
+
+@pytest.mark.parametrize("field", ["session_id", "tool_use_id"])
+def test_ids_of_megabytes_are_refused(field: str) -> None:
+    """A session's id stands on each card and in each line, and is drawn whole before it is cut."""
+    event = {
+        "session_id": "s" * MAX_ID,
+        "hook_event_name": "PreToolUse",
+        "tool_name": "Bash",
+        "tool_input": {"command": "ls"},
+        "tool_use_id": "t" * MAX_ID,
+        "cwd": "/w",
+    }
+    assert isinstance(parse(json.dumps(event).encode()), ToolEvent)
+    with pytest.raises(MalformedEvent, match=field):
+        parse(json.dumps({**event, field: "x" * (MAX_ID + 1)}).encode())
+    told = parse(json.dumps({**event, "hook_event_name": "Stop", "session_id": "x" * 5000}).encode())
+    assert len(told.session) == MAX_ID
+
+
+async def test_an_input_too_deep_for_json_is_denied() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+    assert (await CanUseTool()("Bash", deep, None)).behavior == "deny"
