@@ -114,7 +114,7 @@ def server(host: str = "127.0.0.1", within: tuple[str, ...] = ()) -> Iterator[Se
         try:
             yield found
         finally:
-            found.stop()
+            found.stop(signal.SIGQUIT)  # its directory goes too: to write all of it first would only take time
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
