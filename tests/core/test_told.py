@@ -9,16 +9,19 @@ import pytest
 
 from slack_gate.core import change
 from slack_gate.core.change import FileNow
-from slack_gate.core.event import APPROVAL
+from slack_gate.core.event import APPROVAL, RUNS
+from slack_gate.core.fields import length
 from slack_gate.core.inside import inside, wrapped
 from slack_gate.core.kinds import parts_now
 from slack_gate.core.notes import reminder
+from slack_gate.core.offers import ALONE, uneditable, unreadable
 from slack_gate.core.outcome import sentence
 from slack_gate.core.ports import Click, Verdict
 from slack_gate.core.request import State
 from slack_gate.core.respell import pinned
+from slack_gate.core.rules import Key, Rule
 from slack_gate.core.strict_json import NotStrict, strict_object
-from slack_gate.core.wording import arrival, headline
+from slack_gate.core.wording import arrival, headline, remarks
 from tests.core.test_request import EVENT, REQUEST
 
 QUIET = (Verdict.DECIDED, Verdict.OPEN, Verdict.EXTENDED)
@@ -64,7 +67,10 @@ def test_several_edits_are_drawn_as_the_file_they_leave() -> None:
     ]
     shown = edit("MultiEdit", FileNow("a = 1\nx\nx\n"), file_path="/w/a", edits=edits)
     assert "In the file as it is now: - goes, + comes\n-a = 1\n-x\n-x\n+b = 2\n+y\n+y\n " in shown
-    assert "change 2 of 3 at line 1: " in shown and "change 3 of 3, in every place (in 2 places, the first at line 2): " in shown
+    assert (
+        "change 2 of 3 at line 1: " in shown
+        and "change 3 of 3, in every place (in 2 places, the first at line 2): " in shown
+    )
     lost = edit("MultiEdit", FileNow("a = 1\na = 1\n"), file_path="/w/a", edits=edits[:2])
     assert "stands in 2 places: it may fail" in lost and "In the file as it is now:" not in lost
     assert "change 2 of 2: - goes" in lost
@@ -77,6 +83,69 @@ def test_edits_of_another_form_are_shown_as_data(edits: Any) -> None:
     assert "change 1" not in shown and "edits" in shown
 
 
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        (
+            FileNow("a\nport = 80\n"),
+            "In the file as it is now at line 2: - goes, + comes\n a\n-port = 80\n+port = 8080\n ",
+        ),
+        (FileNow("80\n"), "change at line 1: - goes, + comes\n-80\n+8080"),
+        (FileNow("80 80\n"), "change, whose old text stands in 2 places: it may fail"),
+        (FileNow("a\n"), "change, whose old text is not in the file as it is now"),
+        (FileNow(missing=True), "change, a new file"),
+        (FileNow(why="it is not UTF-8"), "change: - goes, + comes\n-80\n+8080"),
+        (None, "change: - goes, + comes\n-80\n+8080"),
+    ],
+)
+def test_an_edit_says_where_its_text_stands(file: FileNow | None, said: str) -> None:
+    assert said in edit("Edit", file, file_path="/w/a", old_string="80", new_string="8080")
+
+
+def test_an_edit_in_many_places_is_not_drawn_around_each() -> None:
+    fields = {"file_path": "/w/a", "old_string": "b", "new_string": "c", "replace_all": True}
+    shown = edit("Edit", FileNow("a b\n" * 100), **fields)
+    assert "In the file" not in shown and "change in 100 places, the first at line 1: - goes, + comes\n-b\n+c" in shown
+    assert "In the file as it is now in 2 places" in edit("Edit", FileNow("a b\n" * 2), **fields)
+
+
+def test_a_write_says_what_stands_there_now() -> None:
+    fields = {"file_path": "/w/a", "content": "a\n"}
+    assert "content of a new file, 2 characters" in edit("Write", FileNow(missing=True), **fields)
+    assert "as it is already" in edit("Write", FileNow("a\n"), **fields)
+    assert "as a change to what is there now" in edit("Write", FileNow("b\n"), **fields)
+
+
+def test_what_is_not_shown_of_a_file_is_said_with_its_host() -> None:
+    write = replace(REQUEST, tool="Write", tool_input={"file_path": "/w/a", "content": "a"}, command=None, host="box-2")
+    assert remarks(write) == ["The file is on box-2: what stands in it now is not shown here"]
+    assert remarks(write, FileNow(why="it is growing")) == ["What stands in the file now is not shown: it is growing"]
+    assert remarks(write, FileNow("b")) == remarks(write, FileNow(missing=True)) == []
+    assert remarks(replace(write, tool="Read")) == []
+
+
+def test_what_cannot_be_edited_says_why() -> None:
+    can = replace(REQUEST, rewritable=True, tool_input={"command": "git push"})
+    assert uneditable(can) is None
+    assert "cannot be changed here" in str(uneditable(REQUEST))
+    assert uneditable(replace(can, quorum=2)) == ALONE
+    for command, why in (("x TOKEN=abcdefgh12", "secrets"), ("a\u200b", "does not show"), ("a" * 3001, "3001 char")):
+        assert why in str(uneditable(replace(can, command=command)))
+    assert unreadable("git push") is None and "2 characters that only look like" in str(
+        unreadable("echo \u201ca\u201d")
+    )
+
+
+def test_what_was_remembered_is_told_with_the_ways_to_revoke_it() -> None:
+    rule = Rule("R-1", Key("Bash", ("touch",)), "touch", 1.0, "U0ANA", "SG-1")
+    told = sentence(Click(Verdict.DECIDED, REQUEST, (rule,)))
+    assert told.startswith("Remembered: touch (R-1).") and "Home tab" in told and "slack-gate rules revoke ID" in told
+
+
+def test_how_long_an_input_is_counts_names_and_texts_at_any_depth() -> None:
+    assert length({"a": ["bc", {"d": 1}], "e": None}) == 5
+
+
 NOTEBOOK = '{"cells": [{"id": "one", "source": ["x = 1\\n", "y = 2\\n"]}]}'
 
 
@@ -85,6 +154,8 @@ def test_a_notebooks_cell_is_compared_with_itself() -> None:
     assert "x = 1" in found and "x = 3" in found and "change to what is there now" in found
     missing = edit("NotebookEdit", FileNow(NOTEBOOK), notebook_path="/w/n", cell_id="two", new_source="x = 3\n")
     assert "change to what is there now" not in missing and "x = 3" in missing
+    unread = edit("NotebookEdit", FileNow(why="it is growing"), notebook_path="/w/n", cell_id="one", new_source="x = 3")
+    assert "change to what is there now" not in unread and "x = 3" in unread
     none = edit("NotebookEdit", None, notebook_path="/w/n", cell_id="one", new_source="x = 3\n", edit_mode="insert")
     assert "x = 3" in none
 
@@ -138,6 +209,7 @@ def test_headlines_name_what_is_started() -> None:
     subagent = headline(replace(REQUEST, tool="Task", command=None))
     mcp = headline(replace(REQUEST, tool="mcp__db__query", command=None))
     question = headline(replace(REQUEST, tool=APPROVAL, command=None))
+    assert headline(replace(REQUEST, tool=RUNS["cage"])) == "claude-code wants to run in the cage:"
     assert "starts a subagent" in subagent and "MCP server db" in mcp and question == "claude-code asks:"
 
 
