@@ -202,12 +202,12 @@ UNKNOWN = "\0"  # in a word: here stands what the shell makes of an expansion; n
 
 
 def _fits(wanted: Sequence[str], words: Sequence[str]) -> bool:
-    """Are they the words, or may they be, with one of them at least as it is wanted?"""
+    """Are they the words, or may they be, and a part of them at least is known?"""
     head = wanted[:-1] if wanted[-1] == "..." else wanted
     if tuple(words[: len(head)]) == tuple(head):
         return head is not wanted or len(words) == len(head)
     pairs = list(zip(head, words, strict=False))  # of fewer words, an unknown one may be several
-    if not all(_may_be(word, want) for want, word in pairs) or not any(word == want for want, word in pairs):
+    if not all(_may_be(word, want) for want, word in pairs) or not any(word.strip(UNKNOWN) for _, word in pairs):
         return False
     return any(UNKNOWN in word for word in words) and (head is not wanted or len(words) <= len(head))
 
@@ -271,7 +271,8 @@ def _argvs(command: str | None, depth: int = MAX_DEPTH) -> Iterator[Sequence[str
                 yield from _argvs(word, depth - 1)
     for words in map(_begun, _blurred(command) if segments is None else ()):
         if any(UNKNOWN in word for word in words):
-            yield words
+            nothing = sum(1 for _ in takewhile(lambda word: not word.strip(UNKNOWN), words[:MAX_OPTIONS]))
+            yield from (words[start:] for start in range(nothing + 1) if words[start:])
             if os.path.basename(words[0]) in _CARRIERS:
                 yield from _suffixes(words)
 
@@ -286,16 +287,15 @@ def _suffixes(words: Sequence[str]) -> Iterator[Sequence[str]]:
     return (words[start : start + MAX_NAMED] for start in range(1, min(len(words), MAX_CARRIED)))
 
 
-def _pieces(command: str) -> Iterator[Sequence[str]]:
+def _pieces(command: str) -> Iterable[Sequence[str]]:
     """The words between everything that could part commands, with quotes and escapes taken out, in a text that is not
     read exactly; once with the redirects in it and once without."""
     text = command.replace("\\\n", "")
-    for one in dict.fromkeys((text, _REDIRECT.sub(" ", text))):
-        for piece in _PARTING.split(one):
-            yield [_QUOTES.sub("", word) for word in piece.split()]
+    pieces = dict.fromkeys((*_PARTING.split(text), *_PARTING.split(_REDIRECT.sub(" ", text))))
+    return (tuple(_QUOTES.sub("", word) for word in piece.split()) for piece in pieces)
 
 
-def _blurred(command: str) -> Iterator[Sequence[str]]:
+def _blurred(command: str) -> Iterable[Sequence[str]]:
     """The same, with UNKNOWN for every expansion: `$X`, `$(…)`, `{a,b}`, `*`."""
     for expansion in _EXPANSIONS:
         for _ in range(MAX_DEPTH):  # one within another
@@ -312,10 +312,10 @@ _ASSIGNMENT = re.compile(r"\w+=")
 _EXPANSIONS = [
     re.compile(pattern)
     for pattern in (
-        r"\$'(?:[^'\\]|\\.)*'",
+        r"\$'[^'\\]*\\(?:[^'\\]|\\.)*'",
         r"\$\([^()]*\)|`[^`]*`|\$\{[^{}]*\}|[@?*+!]\([^()]*\)",
         r"""\{(?:[^{}\s'"]|'[^']*'|"[^"]*")*\}""",
-        r"\$(?:\w+|[@*#?$!-])?|[*?`]|\{\S*|\[[^\[\]\s]*\]",  # and what is left of deeper ones
+        r"\$(?:\w+|[@*#?$!-])?|[*?`]|\{\S+|\[[^\[\]\s]*\]",  # and what is left of deeper ones
     )
 ]
 _CARRIERS = cage_policy.CARRIERS | {"find", "fd", "fdfind", "sbox"}
