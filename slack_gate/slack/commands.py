@@ -76,6 +76,9 @@ class Commands:
     # Slash command
 
     async def _command(self, ack: AsyncAck, body: Body) -> None:
+        if not self._seen.new(str(body.get("trigger_id", ""))):
+            await ack()  # done before: what came after it stands
+            return
         user, team = str(body.get("user_id", "")), str(body.get("team_id", ""))
         answer = asyncio.ensure_future(self._reply(str(body.get("text") or ""), user, team))
         done, _ = await asyncio.wait([answer], timeout=SOON_S)

@@ -24,6 +24,7 @@ from slack_gate.core.request import BY_SLACK, ON_HOME, Choice, Decision, Request
 from slack_gate.errors import GateError
 from slack_gate.slack.app import Decider
 from slack_gate.slack.blocks import Block, plain, section
+from slack_gate.slack.commands import SeenEvents
 from slack_gate.slack.contact import AWAY, Body, Contact, team_of
 from slack_gate.slack.home import LIFT, OPEN, PAUSE, PREFIX, RESUME, REVOKE, bare, closed, drawing
 from slack_gate.slack.messenger import CONTENT, picture_of
@@ -66,6 +67,7 @@ class HomeTab:
         self._notes: dict[str, list[str]] = {}
         self._strangers: dict[str, None] = {}
         self._wake = asyncio.Event()
+        self._seen = SeenEvents()  # presses, of which Slack may bring one twice
         self._failures = 0
         self._unplaced = False  # something waits whose card Slack has not taken yet
 
@@ -274,7 +276,9 @@ class HomeTab:
 
     async def _done(self, ack: AsyncAck, body: Body, act: Callable[[Hand, str], Awaitable[str]]) -> None:
         user = body["user"]["id"]
-        if not self._is_own(body):
+        if not self._seen.new(str(body.get("trigger_id", ""))):
+            told = ""  # done before: what came after it stands
+        elif not self._is_own(body):
             told = "This is not your Home tab as it was drawn. Nothing was changed; open it again."
         else:
             try:
