@@ -190,12 +190,15 @@ MAX_OPTIONS = 40  # words before a subcommand
 
 
 def _is_named(wanted: Sequence[str], argv: Sequence[str]) -> bool:
-    here = (os.path.basename(argv[0]), *argv[1:]) if "/" not in wanted[0] else tuple(argv)
-    if any(_fits(wanted, words) for words in (here, *_without_options(wanted, here))):
-        return True
-    inner = next((number for number, word in enumerate(argv) if number and word[:1] != "-"), 0)
-    # What runs in the cage is named like what runs outside.
-    return os.path.basename(argv[0]) == "sbox" and inner > 0 and _is_named(wanted, argv[inner:])
+    for _ in range(MAX_DEPTH):
+        here = (os.path.basename(argv[0]), *argv[1:]) if "/" not in wanted[0] else tuple(argv)
+        if any(_fits(wanted, words) for words in (here, *_without_options(wanted, here))):
+            return True
+        inner = next((number for number, word in enumerate(argv) if number and word[:1] != "-"), 0)
+        if os.path.basename(argv[0]) != "sbox" or not inner:
+            return False
+        argv = argv[inner:]  # what runs in the cage is named like what runs outside
+    return True  # nobody says what so many cages hold
 
 
 UNKNOWN = "\0"  # in a word: here stands what the shell makes of an expansion; no text that is read exactly holds it

@@ -53,3 +53,11 @@ def test_long_commands_are_on_no_allowlist() -> None:
     allowed = allowlist.Allowlist([r"(\w+ ?)+"])
     assert allowed.allows("make test")
     assert not allowed.allows("a" * allowlist.LONGEST + "a!")
+
+
+@pytest.mark.parametrize("cages", [1, 7, 8, 5000])
+def test_cages_in_cages_trip_no_rule(cages: int) -> None:
+    """`sbox sbox sbox …` was followed by a call within a call, until Python had enough of it."""
+    rules = policy.parse('[gate]\n[[gate.rule]]\ncommand = "kubectl delete ..."\ndo = "deny"\n')
+    assert rules.demands(call("sbox " * cages + "kubectl delete pod x")).denied
+    assert bool(rules.demands(call("sbox " * cages + "ls")).denied) == (cages >= policy.MAX_DEPTH)
