@@ -30,7 +30,7 @@ class Ledger:
     """The database at `url` and the log file at `journal`. Use as an async context manager.
 
     `repair`: at opening, write the log lines that a crash left out; without it the log file is left as it is.
-    `home`: the daemon that works here, so that others on the same database know what it did.
+    `home`: the daemon that works here, as its requests name it.
     """
 
     def __init__(self, url: str, journal: Path, clock: Clock, repair: bool = True, home: str = "") -> None:
@@ -94,7 +94,7 @@ class Ledger:
 
         def in_transaction(connection: Connection) -> tuple[Transaction, T]:
             moment = self._clock() if now is None else now
-            tx = Transaction(connection, moment, self.database, self._chain, self._home, alone)
+            tx = Transaction(connection, moment, self.database, self._chain, alone)
             if next(tries) > 1:
                 tx.first()
             return tx, work(tx)
@@ -119,14 +119,16 @@ class Ledger:
     def _looking(self, connection: Connection) -> tuple[Transaction, bool]:
         """A look at the log's table, and whether it is known where the file stands; else all of it is looked at."""
         known = self._written > 0 and self.journal.as_left()
-        tx = Transaction(connection, 0.0, self.database, self._chain, self._home, wants_all=not known)
+        tx = Transaction(connection, 0.0, self.database, self._chain, wants_all=not known)
         return tx, known
 
     def _write_out(self, done: Sequence[tuple[Transaction, object]]) -> None:
         """What was committed together, synced together."""
         transactions = [tx for tx, _ in done]
         self._untidy = self._untidy or any(tx.masked for tx in transactions)
-        lines = list({line.seq: line for tx in transactions for line in tx.lines}.values())
+        # Read and made one after the other, perhaps while others wrote too: some twice, some written, none in order.
+        read = {line.seq: line for tx in transactions for line in tx.lines}
+        lines = [read[seq] for seq in sorted(read) if seq > self._written]
         try:
             if any(tx.wants_all for tx in transactions) or not self._appended(lines):
                 self._catch_up()
@@ -174,4 +176,4 @@ class Ledger:
 
 def _follow(lines: Sequence[Line], written: int) -> bool:
     """Whether these come next in the file, without a gap."""
-    return lines[0].seq == written + 1 and lines[-1].seq == written + len(lines)
+    return all(line.seq == written + number for number, line in enumerate(lines, 1))

@@ -41,7 +41,7 @@ _LAST = "last log line"
 
 @dataclass(slots=True)
 class Transaction:
-    """`now` is one moment for all of it, in seconds since the epoch; `chain` names the log, `home` the daemon.
+    """`now` is one moment for all of it, in seconds since the epoch; `chain` names this home's log.
 
     `alone`: it ends with its first change (`Database.run`).
     """
@@ -50,7 +50,6 @@ class Transaction:
     now: float
     database: Database
     chain: str
-    home: str
     alone: bool = False
     heads: dict[str, tuple[int, str]] = field(default_factory=dict)  # newest lines of logs, as read in it
     lines: list[Line] = field(default_factory=list)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 import traceback
 from collections.abc import Iterator
 from dataclasses import replace
@@ -145,6 +146,32 @@ async def test_however_many_lines_a_home_lacks_its_answer_follows_all_of_them(pl
         row = await a.settled("SG-0")
         assert row is not None and row.state is State.APPROVED
         assert len(place.decisions()) == 80
+
+
+async def test_lines_that_several_works_brought_stand_in_the_file_in_their_order(place: Place, tmp_path: Path) -> None:
+    """One work has read a line, the next makes its own after one of another daemon's, a third reads all three."""
+    async with place.store(home="a:/x") as a, _other(place, tmp_path).store(home="b:/x") as b:
+        for number in range(2):
+            await submitted(a, _numbered(number))
+        await b.decided(click(request="SG-0"), (), (), NOW)
+        together, between = threading.Event(), threading.Event()
+        held = asyncio.create_task(a.transact(lambda tx: together.wait(10)))
+        works = [
+            a.settled("SG-0"),
+            a.transact(lambda tx: between.wait(10)),
+            a.answered(GREEN),
+            a.settled("SG-1"),
+            a.answered(GREEN),
+        ]
+        tasks = [asyncio.create_task(work) for work in works]
+        await asyncio.sleep(0)  # all of them wait now
+        together.set()
+        await b.decided(click(request="SG-1"), (), (), NOW)
+        between.set()
+        await asyncio.gather(held, *tasks)
+        with place.log.open("rb") as lines:
+            assert verify(lines, await a.log_head()) is None
+        assert place.decisions() == ["pending", "pending", "approved", "approved", "green", "green"]
 
 
 @pytest.mark.parametrize(("choice", "verdict"), [(Choice.MORE, Verdict.EXTENDED), (Choice.APPROVE, Verdict.COUNTED)])
