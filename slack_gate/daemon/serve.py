@@ -24,7 +24,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from cage import cage_policy
 from slack_gate.config import SECRETS, Settings
 from slack_gate.core.event import ToolEvent
-from slack_gate.core.ports import Clock, Executor
+from slack_gate.core.ports import Executor
 from slack_gate.daemon.apart import SMALL
 from slack_gate.daemon.changes import Changes
 from slack_gate.daemon.clock import SteadyClock
@@ -149,7 +149,7 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
     judge = judge_of(settings, released, programs, tuple(executors), cages)
     files = FilesNow(judge.is_own)
     gate = Gate(store, waiting, judge, released, house, clock, unshowable, changes.wake, files)
-    runs = Runs(gate, store, executors, clock, _ahead(judge, cage, clock))
+    runs = Runs(gate, store, executors, clock, _ahead(judge, cage))
     await runs.resume(house.home)
     works: list[Coroutine[Any, Any, None]] = [sweep(gate, store)]
     link, outbox = None, None
@@ -245,12 +245,12 @@ def _house(settings: Settings, approvers: Sequence[str], team: str) -> House:
     )
 
 
-def _ahead(judge: Judge, cage: Cage, clock: Clock) -> Callable[[ToolEvent], Built | None]:
+def _ahead(judge: Judge, cage: Cage) -> Callable[[ToolEvent], Built | None]:
     """Builds a cage while the gate records that a command runs unasked. The gate decides: this only guesses."""
 
     def built(event: ToolEvent) -> Built | None:
         command = event.command or ""
-        if event.executor != CAGE or len(command) > SMALL or not isinstance(judge.outcome(event, (), clock()), Run):
+        if event.executor != CAGE or len(command) > SMALL or not isinstance(judge.look(event), Run):
             return None
         return cage.built(command, event.cwd)
 

@@ -15,6 +15,7 @@ from slack_gate.core.request import Choice, Request, State
 from slack_gate.core.run import Ran, Result
 from slack_gate.daemon.gate import Caller
 from slack_gate.daemon.runs import Runs, Unwatched
+from slack_gate.daemon.serve import _ahead
 from slack_gate.errors import StoreError
 from slack_gate.executors.cage import Cage
 from tests.daemon.desk import Desk, desk
@@ -52,7 +53,7 @@ class Asked(Unwatched):
 async def d(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home" / "projects").mkdir(parents=True)
-    async with desk(tmp_path, executors=("cage",)) as one:
+    async with desk(tmp_path, executors=("cage", "sandboxer")) as one:
         yield one
 
 
@@ -91,3 +92,25 @@ async def test_nothing_starts_in_it_when_the_claim_cannot_be_filed(d: Desk, monk
     with pytest.raises(StoreError):
         await _asking(d, place, "pwd", Unwatched())
     assert place.ended == ["dropped"]
+
+
+@pytest.mark.parametrize(
+    ("command", "executor", "made"),
+    [
+        ("pwd", "cage", True),
+        ("sbox make test", "cage", True),  # green
+        ("make test", "cage", False),
+        ("pwd; id", "cage", False),
+        ("pwd", "sandboxer", False),
+        (f"ls {'x' * 20_000}", "cage", False),  # too long to be judged twice
+    ],
+)
+async def test_the_daemon_makes_it_for_what_will_run_unasked(
+    d: Desk, monkeypatch: pytest.MonkeyPatch, command: str, executor: str, made: bool
+) -> None:
+    cage, asked = Cage(None), []
+    monkeypatch.setattr(cage, "built", lambda *words: asked.append(words))
+    tool_input = {"command": command, "timeoutSeconds": 30}
+    event = ToolEvent("agent", "/run", None, RUNS[executor], tool_input, str(Path.home() / "projects"))
+    _ahead(d.gate._judge, cage)(event)
+    assert asked == ([(command, event.cwd)] if made else [])
