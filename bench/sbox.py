@@ -136,6 +136,7 @@ def as_user(uid: int, builds: dict[str, Path], homes: dict[str, Path], rounds: i
 
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 60
+    print(f"{len(os.listdir('/tmp'))} entries in /tmp, each of which is looked at")
     tools = Path(tempfile.mkdtemp(prefix="sbox-bench-", dir="/var/tmp"))
     tools.chmod(0o755)
     made = [tools]

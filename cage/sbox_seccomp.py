@@ -30,6 +30,7 @@ KERNEL_SURFACE = {
     "reboot": (169, 142),
     "quotactl": (179, 60),
     "lookup_dcookie": (212, 18),
+    "syslog": (103, 116),
     "iopl": (172, None),
     "ioperm": (173, None),
 }
@@ -46,6 +47,7 @@ MOUNTS = {
     "fsmount": (432, 432),
     "fspick": (433, 433),
     "mount_setattr": (442, 442),
+    "open_tree_attr": (467, 467),
 }
 # Refused as if the kernel were older, so that programs fall back: io_uring opens sockets behind the socket rule, and
 # clone3 hides its flags in memory, where a filter cannot read them.

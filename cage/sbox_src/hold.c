@@ -53,21 +53,29 @@ static bool holds_nothing(int fd) {
     return count == 0;
 }
 
-static void put_away(int fd, const char *path, const char *parking, bool untouched) {
-    if (!*parking || !untouched || renameat2(AT_FDCWD, near(path), yard_fd, parking, RENAME_NOREPLACE))
-        rmdir(near(path)); /* only if it is empty */
-    else if (!holds_nothing(fd) && renameat2(yard_fd, parking, AT_FDCWD, near(path), RENAME_NOREPLACE))
-        dprintf(2, "sbox: what was just written to %s is in ~/.local/state/sbox/yard/%s.\n", path, parking); /* from outside */
+/* `name` lies in the directory `place`, opened so that no cage which still runs can lead it elsewhere. */
+static void put_away(int fd, const char *path, const char *parking, bool untouched, int place) {
+    const char *name = strrchr(path, '/') + 1;
+    if (!*parking || !untouched || renameat2(place, name, yard_fd, parking, RENAME_NOREPLACE))
+        unlinkat(place, name, AT_REMOVEDIR); /* only if it is empty */
+    else if (!holds_nothing(fd) && renameat2(yard_fd, parking, place, name, RENAME_NOREPLACE))
+        say("what was just written to %s is in ~/.local/state/sbox/yard/%s.", path, parking); /* from outside */
 }
 
 /* At the end, however it comes: nothing of the cage runs any more. */
 void let_go(void) {
-    struct stat now;
+    struct stat now, named;
     for (size_t i = 0; i < held.count; i++) {
-        if (!flock(known[i].lock, LOCK_EX | LOCK_NB) && !fstat(known[i].lock, &now) && now.st_mode & S_ISVTX &&
-            is_at(&now, held.at[i]))
-            put_away(known[i].lock, held.at[i], parkings.at[i],
-                     now.st_mtim.tv_sec == known[i].changed.tv_sec && now.st_mtim.tv_nsec == known[i].changed.tv_nsec);
+        const char *path = held.at[i], *name = strrchr(path, '/');
+        if (!flock(known[i].lock, LOCK_EX | LOCK_NB) && !fstat(known[i].lock, &now) && now.st_mode & S_ISVTX) {
+            int place = open_plainly(text("%.*s", (int)(name - path), path));
+            if (place >= 0 && !fstatat(place, name + 1, &named, AT_SYMLINK_NOFOLLOW) && now.st_ino == named.st_ino &&
+                now.st_dev == named.st_dev)
+                put_away(known[i].lock, path, parkings.at[i],
+                         now.st_mtim.tv_sec == known[i].changed.tv_sec && now.st_mtim.tv_nsec == known[i].changed.tv_nsec,
+                         place);
+            if (place >= 0) close(place);
+        }
         close(known[i].lock);
     }
     held.count = 0;

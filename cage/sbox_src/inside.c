@@ -266,7 +266,7 @@ void write_plan(const Run *run, int fd) {
     if (!file) fail("no descriptors are left (%s). Nothing was run.", strerror(errno));
     fprintf(file, "%u%c%ld%c%ld%c%ld%c%ld%c", run->default_signals, 0, run->limit_processes, 0, run->limit_file_size, 0,
             run->limit_memory, 0, run->limit_cpu, 0);
-    fprintf(file, "%d%c%s%c%s%c", run->grant != NULL, 0, run->cwd, 0, run->layer ? run->layer : "", 0);
+    fprintf(file, "%d%c%d%c%s%c%s%c", run->own_session, 0, run->grant != NULL, 0, run->cwd, 0, run->layer ? run->layer : "", 0);
     const List *lists[] = {&run->steps, &run->command};
     for (int i = 0; i < 2; i++) {
         fprintf(file, "%zu%c", lists[i]->count, 0);
@@ -311,7 +311,7 @@ void inside(int plan_fd, int report_fd) {
     unsigned default_signals = (unsigned)strtoul(next(&rest, end), NULL, 10);
     long limits[4];
     for (int i = 0; i < 4; i++) limits[i] = strtol(next(&rest, end), NULL, 10);
-    bool granted = next(&rest, end)[0] == '1';
+    bool own_session = next(&rest, end)[0] == '1', granted = next(&rest, end)[0] == '1';
     const char *cwd = next(&rest, end);
     Mounts mounts = {.layer = next(&rest, end), .saved = -1};
     List lists[2] = {{0}};
@@ -336,6 +336,8 @@ void inside(int plan_fd, int report_fd) {
     if (syscall(SYS_close_range, 3, report_fd - 1, 0) || syscall(SYS_close_range, report_fd + 1, ~0U, 0) ||
         prctl(PR_SET_DUMPABLE, 0))
         give_up('f', "descriptors");
+    /* else kill(0, …) would reach the caller, whose group is outside. Not done by the command, which may want to itself. */
+    if (own_session && setsid() < 0) give_up('f', "a session");
     pid_t command = vfork(); /* what follows in the child is nothing but system calls */
     if (command < 0) give_up('f', "a process");
     if (command > 0) reap(command);

@@ -26,6 +26,7 @@ extern char **environ;
 static const int FORWARDED[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 static volatile pid_t cage_pid, init_pid, command_pid;
 static volatile sig_atomic_t last_signal;
+static bool alone; /* run->own_session */
 static struct rlimit caller_files; /* what the command gets back; we need a descriptor for each placeholder */
 
 static const char USAGE[] =
@@ -39,13 +40,27 @@ static const char USAGE[] =
     "variables is passed on. The exit code is that of CMD: 127 when it is not found, 126 when it cannot be run.\n"
     "A cage that cannot be built runs nothing and exits 125.\n";
 
-void fail(const char *format, ...) {
-    char sentence[4096];
+static void say_list(const char *format, va_list arguments) {
+    char *sentence;
+    if (vasprintf(&sentence, format, arguments) < 0) return;
+    for (char *at = sentence; *at; at++) /* names come from anywhere, and this is for a terminal */
+        if ((unsigned char)*at < ' ' || *at == 127) *at = '?';
+    dprintf(2, "sbox: %s\n", sentence);
+    free(sentence);
+}
+
+void say(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(sentence, sizeof sentence, format, arguments);
+    say_list(format, arguments);
     va_end(arguments);
-    dprintf(2, "sbox: %s\n", sentence);
+}
+
+void fail(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    say_list(format, arguments);
+    va_end(arguments);
     exit(EXIT_CAGE);
 }
 
@@ -110,10 +125,11 @@ static void allow_many_descriptors(void) {
     setrlimit(RLIMIT_NOFILE, &most);
 }
 
-/* A signal sent to us alone is meant for the command; one typed at the terminal reached the command already. */
+/* A signal sent to us alone is meant for the command; one typed at the terminal reached the command already, if it is in
+ * our session. */
 static void forward(int signal, siginfo_t *info, void *context) {
     (void)context;
-    if (info->si_code > 0) return;
+    if (info->si_code > 0 && !alone) return;
     last_signal = signal;
     if (command_pid > 0)
         kill(command_pid, signal);
@@ -275,8 +291,7 @@ static void say_what_was_stopped(const Run *run, const Tail *tail) {
     if (!found) return;
     char *path = strndup(found, strcspn(found, "'\"`: \n"));
     if (path && exists(path))
-        dprintf(2, "sbox: %s exists but is hidden in the cage. If it is needed, run the command without sbox: a person "
-                   "will be asked.\n", path);
+        say("%s exists but is hidden in the cage. If it is needed, run the command without sbox: a person will be asked.", path);
 }
 
 /* Where stderr can be read back afterwards, or must be passed on to be seen; a terminal shows itself. */
@@ -362,8 +377,7 @@ static int run_command(Run *run, const Cage *cage, char **argv) {
     report_new_files(run);
     if (run->scratch) remove_tree(run->scratch);
     if (report.stage == 'x') {
-        dprintf(2, "sbox: %s: %s\n", run->command.at[0],
-                report.error == ENOENT ? "command not found" : strerror(report.error));
+        say("%s: %s", run->command.at[0], report.error == ENOENT ? "command not found" : strerror(report.error));
         return report.error == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUNNABLE;
     }
     if (run->grant && !report.stage && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_CAGE) return EXIT_CAGE; /* said */
@@ -410,6 +424,7 @@ int main(int argc, char **argv) {
     if (first >= argc || !argv[first][0]) fail("no command. Use: sbox CMD [ARG...]");
     for (int i = first; i < argc; i++) add(&run.command, argv[i]);
     keep_environment(&run, &settings, environ);
+    run.own_session = alone = !isatty(0) && !isatty(1) && !isatty(2);
     catch_signals(&run);
     allow_many_descriptors();
     Cage cage = start_cage(&run);

@@ -9,12 +9,14 @@
 #include <ftw.h>
 #include <glob.h>
 #include <limits.h>
+#include <linux/openat2.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* Hidden entries of the home that programs need to run. Everything else there, what comes later too, stays out of sight. */
@@ -26,7 +28,10 @@ static const char *const TOOLCHAINS[] = {
     ".m2/repository", ".terminfo", ".gitconfig", ".config/git",
 };
 /* Hidden even where a setting shows what is around them. */
-static const char *const CREDENTIALS[] = {".config/slack-gate", ".config/spikybot", ".config/git/credentials", ".bun/install/.npmrc", ".sdkman/etc/config"};
+static const char *const CREDENTIALS[] = {
+    ".config/slack-gate",         ".config/spikybot", ".config/git/credentials", ".bun/install/.npmrc",
+    ".sdkman/etc/config",         ".julia/servers",   ".npm-global/etc/npmrc",   ".nvm/versions/node/*/etc/npmrc",
+    ".local/share/uv/credentials"};
 
 static const char *standing; /* where we stand, NULL for anywhere */
 static size_t standing_length;
@@ -44,6 +49,11 @@ const char *near(const char *path) {
 bool exists(const char *path) {
     struct stat ignored;
     return lstat(near(path), &ignored) == 0;
+}
+
+int open_plainly(const char *directory) {
+    struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS};
+    return (int)syscall(SYS_openat2, AT_FDCWD, near(directory), &how, sizeof how);
 }
 
 bool is_below(const char *path, const char *directory) {
@@ -154,6 +164,8 @@ static void make_state(Run *run) {
         mkdir(path, i < 2 ? 0755 : 0700);
     }
     run->state = realpath(path, NULL);
+    if (run->state && (is_below(run->state, run->projects) || is_below(run->state, run->cache)))
+        fail("~/.local/state/sbox leads to %s, which the cage could write. Make it a directory of its own.", run->state);
     if (!run->state || access(run->state, W_OK)) {
         run->state = NULL;
         return;
@@ -170,6 +182,12 @@ static void make_state(Run *run) {
     mkdir(run->layer, 0700);
     mkdir(text("%s/upper", run->layer), 0700);
     mkdir(text("%s/work", run->layer), 0700);
+}
+
+static void hide(Run *run, const char *path) {
+    step(run, HIDE, "", path);
+    const char *real = realpath(path, NULL);
+    if (real) add(&run->hidden, real);
 }
 
 static void show_hidden(Run *run, const char *home, const char *name) {
@@ -251,18 +269,28 @@ void plan_cage(Run *run, const Settings *settings) {
         step(run, FOLDER, "", run->cache), step(run, EMPTY, "", run->cache);
     link = text("%s/.cache", run->home);
     if (strcmp(link, run->cache)) step(run, LINK, run->cache, link);
-    for (size_t i = 0; i < sizeof CREDENTIALS / sizeof *CREDENTIALS; i++)
-        step(run, HIDE, "", text("%s/%s", run->home, CREDENTIALS[i]));
+    const char *homes[] = {run->home, other && strcmp(other, run->home) ? other : NULL};
+    for (size_t i = 0; i < 2; i++)
+        for (size_t j = 0; homes[i] && j < sizeof CREDENTIALS / sizeof *CREDENTIALS; j++) {
+            glob_t found;
+            if (glob(text("%s/%s", homes[i], CREDENTIALS[j]), GLOB_NOSORT, NULL, &found)) continue;
+            for (size_t k = 0; k < found.gl_pathc; k++) hide(run, found.gl_pathv[k]);
+        }
     const char *ssh = realpath(text("%s/.ssh", run->home), NULL); /* a link: hide what it leads to as well */
-    if (ssh && strcmp(ssh, text("%s/.ssh", run->home)) && !is_system_directory(ssh)) step(run, HIDE, "", ssh);
+    if (ssh && strcmp(ssh, text("%s/.ssh", run->home)) && !is_system_directory(ssh)) hide(run, ssh);
     const char *gate = getenv("SLACK_GATE_HOME");
-    if (gate && gate[0] == '/') step(run, HIDE, "", gate);
-    for (size_t i = 0; i < settings->hide.count; i++) step(run, HIDE, "", settings->hide.at[i]);
+    if (gate && gate[0] == '/') hide(run, gate);
+    for (size_t i = 0; i < settings->hide.count; i++) hide(run, settings->hide.at[i]);
     step(run, LOCK, "", "/proc/sys"); /* its owner could have the kernel run a program outside: core_pattern */
     if (geteuid() == 0) {
         static const char *const ROOTS[] = {"/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-", "/etc/sudoers",
                                             "/etc/ssl/private"};
         for (size_t i = 0; i < sizeof ROOTS / sizeof *ROOTS; i++) step(run, HIDE, "", ROOTS[i]);
+        /* files of the kernel that root may write without any further right */
+        static const char *const KERNEL[] = {"/proc/sysrq-trigger", "/proc/mtrr", "/proc/acpi", "/proc/scsi",
+                                             "/proc/irq",           "/proc/bus",  "/proc/fs"};
+        for (size_t i = 0; i < sizeof KERNEL / sizeof *KERNEL; i++)
+            if (exists(KERNEL[i])) step(run, LOCK, "", KERNEL[i]);
     }
 }
 

@@ -20,6 +20,7 @@ typedef struct {
 void add(List *list, const char *text);
 void addf(List *list, const char *format, ...) __attribute__((format(printf, 2, 3)));
 char *text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void say(const char *format, ...) __attribute__((format(printf, 1, 2)));                  /* one sentence on stderr */
 void fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2))); /* one sentence, exit 125 */
 
 /* What one run knows. Paths are absolute and without symbolic links. */
@@ -30,11 +31,14 @@ typedef struct {
     List env;      /* NAME=value, all that the command inherits */
     List steps;    /* mounts made inside, see steps.h */
     List watched;  /* files that must not appear while the cage runs */
+    List removed;  /* those of them that are taken away again: all in git directories, which are pinned */
+    List hidden;   /* what reads as empty */
     List command;
     const char *yard;    /* for hold() below ~/projects; NULL where there is no state */
     const char *layer;   /* where the cage's writes to the cache go; NULL when there is nothing to lay them over */
     const char *scratch; /* the same, when it is this run's own and is removed at the end */
     long limit_processes, limit_file_size, limit_memory, limit_cpu; /* bytes and seconds; 0 is no limit */
+    bool own_session; /* no stream is a terminal: nobody types at the command, so it need not be in the caller's group */
     unsigned default_signals; /* bit N: signal N had its default action when we were called */
 } Run;
 
@@ -56,12 +60,19 @@ bool is_below(const char *path, const char *directory); /* equal counts */
 void stand_in(const char *directory);    /* work there: names below it are found faster */
 const char *near(const char *path);      /* the same place, seen from there */
 bool exists(const char *path);
+int open_plainly(const char *directory); /* with no symbolic link on the way; -1 with errno */
 bool is_empty(const char *path); /* a directory that can be read and holds nothing */
 void remove_tree(const char *path);
 
 /* guard.c: repositories and the host's sockets under the writable directories */
 void plan_guards(Run *run);
 void report_new_files(const Run *run);
+
+/* gitconfig.c: `take` gets the name of each key, "include" for the path of an included file, and its value, both its own
+ * only for the call */
+typedef void GitEntry(void *context, const char *key, const char *value);
+void read_git_config(const char *path, GitEntry *take, void *context);
+char *read_file(const char *path); /* NULL for what is no file of ordinary size: the cage may have put a FIFO there */
 
 /* sockets.c */
 void find_sockets(List *paths);

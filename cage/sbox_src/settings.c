@@ -69,8 +69,12 @@ static void set_limit(Run *run, const char *name, const char *value, int line) {
 
 void read_settings(Run *run, Settings *settings) {
     run->limit_processes = 4096;
-    FILE *file = fopen(text("%s/.config/slack-gate/sbox.conf", run->home), "re");
+    const char *path = text("%s/.config/slack-gate/sbox.conf", run->home), *real = realpath(path, NULL);
+    FILE *file = real ? fopen(real, "re") : NULL;
     if (!file) return;
+    if (is_below(real, run->projects) || is_below(real, run->cache) ||
+        (is_below(real, run->tmp) && !is_below(real, run->home)))
+        fail("%s leads to %s, which the cage can write. Make it a file of its own.", path, real);
     char *line = NULL, word[32], name[4096], value[64];
     size_t room = 0;
     for (int number = 1; getline(&line, &room, file) >= 0; number++) {

@@ -21,6 +21,8 @@ SECRETS = (
     ".codex/auth.json", ".bash_history", ".python_history", ".config/slack-gate/config.toml", ".config/spikybot/pat",
     ".cargo/credentials.toml", ".config/git/credentials", ".m2/settings.xml", ".local/state/app/token", ".vault-token",
     ".config/rclone/rclone.conf", ".terraform.d/credentials.tfrc.json", ".password-store/mail.gpg", ".env",
+    ".local/share/uv/credentials/credentials.toml", ".bun/install/.npmrc", ".sdkman/etc/config",
+    ".npm-global/etc/npmrc", ".nvm/versions/node/v22.0.0/etc/npmrc", ".julia/servers/pkg.example.org/auth.toml",
 )  # fmt: skip
 ENVIRONMENT = {
     "SLACK_BOT_TOKEN": LOOT, "SBX_GATE_KEY": LOOT, "MYAPP_SETTING": LOOT, "dotted.name": LOOT, "NODE_AUTH_TOKEN": LOOT,
