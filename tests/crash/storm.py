@@ -331,9 +331,9 @@ class Storm:
         for number, task in enumerate(self.runs):
             answer = task.result()
             if answer is not None and answer["decision"] == "denied":
-                assert ran[f"run-{number}"] == 0, f"run-{number} was refused, and ran"
+                assert ran[f"run-{number:05}"] == 0, f"run-{number:05} was refused, and ran"
             if answer is not None and answer.get("exitCode") == 0:
-                assert ran[f"run-{number}"] == 1, f"run-{number} was said to have run"
+                assert ran[f"run-{number:05}"] == 1, f"run-{number:05} was said to have run"
 
 
 def _requests_on(message: Message) -> set[str]:
