@@ -145,9 +145,11 @@ def _missing(lines: Sequence[Line], last: int, torn: bytes) -> bytes:
     missing = [line for line in lines if line.seq > last]
     if not missing and (lines or not torn):
         return b""
-    if missing and missing[0].seq != last + 1:
+    for number, line in enumerate(missing, last + 1):
+        if line.seq == number:
+            continue
         raise LogError(
-            f"The log file ends at line {last}, the database goes on at line {missing[0].seq}.",
+            f"The log file ends at line {number - 1}, the database goes on at line {line.seq}.",
             "Run `slack-gate log verify`, and restore the file from a backup.",
         )
     data = "".join(line.text + "\n" for line in missing).encode()
