@@ -7,6 +7,7 @@ from dataclasses import replace
 from slack_gate.core.answer import Answer, changed, deny, settled
 from slack_gate.core.event import ToolEvent
 from slack_gate.core.request import BY_RULES, Request, State
+from slack_gate.daemon.apart import in_thread
 from slack_gate.daemon.ground import Ground
 from slack_gate.daemon.released import Gone
 
@@ -57,6 +58,8 @@ class Answers(Ground):
         approved, bound = (event, row.digest) if row.edited is None else await self._edited(row, event)
         if await self._digest(approved, row.key) != bound:
             raise Gone(_CHANGED)
+        if (refused := await in_thread(lambda: self._judge.refused(approved))) is not None:
+            raise Gone(f"It was approved, and would be refused now. {refused}")
         answer = settled(row)
         if row.edited is not None:
             answer = replace(answer, advice=changed(row, approved.command or ""))

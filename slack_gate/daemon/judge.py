@@ -103,11 +103,9 @@ class Judge:
 
     def look(self, event: ToolEvent) -> Outcome | Recall:
         """A function of the call, the settings and the file system; may run in a thread, as what it returns may."""
-        if (refusal := self._own_files.refusal(event)) is not None:
+        if (refusal := self.refused(event)) is not None:
             return Refuse(refusal)
         demands = self._policy.current().demands(event)
-        if demands.denied:
-            return Refuse(demands.denied)
         if event.tool == APPROVAL:
             return Ask("it is a question to a person", demands)
         judged = self.explained(event)
@@ -153,6 +151,12 @@ class Judge:
         if self._policy.current().demands(event).forgettable or self._policy.problem:
             return ()
         return () if self._own_files.reached_by(event) else rules.keys_to_remember(event)
+
+    def refused(self, event: ToolEvent) -> str | None:
+        """Why nobody is asked about this call, and why it does not run if somebody was before that was so."""
+        if (refusal := self._own_files.refusal(event)) is not None:
+            return refusal
+        return self._policy.current().demands(event).denied or None
 
     def unfit(self, event: ToolEvent, caged: bool = False) -> str | None:
         """Why a person cannot put this call in place of the one asked about; `caged`: that one runs in the cage."""

@@ -77,3 +77,26 @@ def test_a_script_that_a_lease_keeps_from_being_read(tmp_path: Path) -> None:
     assert seen_under_a_lease() == first
     script.write_text("#!/bin/sh\necho planted!\n")
     assert seen_under_a_lease() != first
+
+
+async def test_a_name_that_leads_into_the_gates_files_by_the_time_it_is_approved(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "page-password").write_text("secret")
+    here = tmp_path / "app"
+    (here / "notes").mkdir(parents=True)
+    async with desk(tmp_path) as d:
+        request = await d.asked(d.event("cat notes/page-password", cwd=str(here)))
+        (here / "notes").rmdir()
+        (here / "notes").symlink_to(tmp_path / "own")
+        await d.click(request)
+        answer = await d.answer()
+    assert answer.ruling is Ruling.DENY and "slack-gate's own files" in answer.reason
+
+
+async def test_a_denial_that_came_into_the_policy_while_it_waited(tmp_path: Path) -> None:
+    async with desk(tmp_path) as d:
+        request = await d.asked(d.event("git push origin main"))
+        (tmp_path / "policy.toml").write_text('[gate]\n[[gate.rule]]\ncommand = "git push ..."\ndo = "deny"\n')
+        await d.click(request)
+        answer = await d.answer()
+    assert answer.ruling is Ruling.DENY and "git push ..." in answer.reason
