@@ -15,7 +15,7 @@ from typing import Any
 
 from slack_gate.core.change import FileNow
 from slack_gate.core.display import one_line, units, visible
-from slack_gate.core.fields import Part
+from slack_gate.core.fields import Part, parts
 from slack_gate.core.kinds import parts_now
 from slack_gate.core.offers import NOTHING, Offers
 from slack_gate.core.outcome import ended_at, outcome_of
@@ -128,7 +128,7 @@ def card(request: Request, offers: Offers = NOTHING, file: FileNow | None = None
     if hidden and not complete:
         blocks.append(section(_INCOMPLETE))
     blocks.append(_buttons(request, offers, offer, complete or not hidden))
-    return Picture(_notification(request, shown), blocks)
+    return Picture(notification(request), blocks)
 
 
 def _ended(request: Request, shown: Sequence[Part], literal: Sequence[Block], said: Sequence[str]) -> Picture:
@@ -299,12 +299,13 @@ def _what(shown: Sequence[Part]) -> str:
     return named[1] if named else first
 
 
-def _notification(request: Request, shown: Sequence[Part]) -> str:
+def notification(request: Request, before: str = "") -> str:
     """For a watch: the program, what it reaches, the host; then who asks, and for what."""
     what = request.tool if request.command is None else ", ".join(first_programs(request.command)[:3]) or "a command"
     touched = ", ".join(reach(request)[:3])
     first = f"{one_line(what, 60)}{f' ({touched})' if touched else ''} on {one_line(request.host, 30)}"
-    return escaped(one_line(f"{first}. {one_line(request.agent, 40)}: {_what(shown)}", MAX_NOTIFICATION))
+    said = f"{before}{first}. {one_line(request.agent, 40)}: {_what(parts(request))}"
+    return escaped(one_line(said, MAX_NOTIFICATION))
 
 
 def escaped(line: str) -> str:

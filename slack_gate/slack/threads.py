@@ -11,7 +11,7 @@ from slack_gate.core.outcome import duration, outcome_of
 from slack_gate.core.request import State
 from slack_gate.core.run import Carried
 from slack_gate.slack.blocks import Block, clock, context, plain, section
-from slack_gate.slack.cards import File, Picture, ends_of, escaped, preformatted
+from slack_gate.slack.cards import File, Picture, ends_of, escaped, notification, preformatted, summary
 
 MAX_OUTPUT = 2400  # UTF-16 units of a stream that stand in the message; of a longer one, both ends
 MAX_LINES = 30  # the same in lines: more is scrolled past, and the way back to the card is long
@@ -35,7 +35,8 @@ def _reminder(note: Note, others: int) -> Picture:
     # The mention is ours, and no text: it is what makes a phone ring.
     words = [{"type": "user", "user_id": note.approver}, {"type": "text", "text": f" {said}{more}"}]
     spoken = {"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": words}]}
-    return Picture(said, [spoken, context(clock(note.request.expires_at, "Expires "))])
+    text = notification(note.request, before=f"{said.removesuffix('.')}: ")
+    return Picture(text, [spoken, context(clock(note.request.expires_at, "Expires "))])
 
 
 def _started(note: Note, run: Carried) -> Picture:
@@ -56,7 +57,7 @@ def _ended(note: Note, run: Carried) -> tuple[Picture, list[File]]:
     if not run.stdout and not run.stderr:
         blocks.append(context(plain("It printed nothing.")))
     blocks.append(context(clock(run.ended_at or run.started_at)))
-    return Picture(escaped(said.splitlines()[0]), blocks), files
+    return Picture(escaped(f"{said.splitlines()[0]} {one_line(summary(note.request), 100)}"), blocks), files
 
 
 def _how(note: Note, run: Carried) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from slack_gate.core.notes import ENDED, Note
+from slack_gate.core.notes import ENDED, HALF, NEARLY, Note
 from slack_gate.core.request import State
 from slack_gate.core.run import Carried
 from slack_gate.local_slack.blocks import message_faults, total
@@ -43,3 +43,16 @@ def test_output_that_is_long_in_lines_or_characters_shows_both_ends(text: str, f
     head, tail = shown
     assert whole.startswith(head) and whole.endswith(tail)
     assert f"{len(whole) - len(head) - len(tail)} characters between" in plain(picture.blocks)
+
+
+def test_what_a_phone_shows_of_a_note_names_what_it_is_about() -> None:
+    waiting = request(command="git push --force", why="x")
+    for name, said in (
+        (HALF, "Half of the time to answer is over"),
+        (NEARLY, "Nine tenths of the time to answer are over"),
+    ):
+        picture, files = drawn(Note(name, 1, "U0ANA", "D1", "1.1", waiting))
+        assert picture.text.startswith(f"{said}: git push (deletes, the network) on build-7. ") and files == []
+    assert drawn(note())[0].text == "Ended with exit code 3 after 1 s. make"
+    long, _ = drawn(note(stdout="x"))
+    assert len(long.text) < 400
