@@ -15,6 +15,7 @@ from slack_gate.store.tables import cards, requests
 
 GIVEN_UP = 1e18  # a `due_at` that never comes
 SETTLED_S = 60.0  # what was approved begins to run by then, or never
+_LAST = 1 << 40  # turns: behind all that ask
 UNKNOWN = "?"  # among strays: a post that may have arrived, its ts not on file
 
 
@@ -54,14 +55,17 @@ class Cards:
     async def due(
         self, now: float, limit: int = 100, blocked: Collection[str] = (), redraws: bool = True
     ) -> list[Card]:
-        """Cards to post, oldest request first, but those of `blocked` approvers; then, with `redraws`, the others."""
+        """Cards to post but those of `blocked` approvers, the first of each session before the second of any, oldest
+        first; then, with `redraws`, the others."""
+        own = (cards.c.approver, requests.c.agent, requests.c.session)
+        turn = func.row_number().over(partition_by=(_post, *own), order_by=(requests.c.created_at, cards.c.id))
         query = (
             _joined()
             .where(cards.c.surface == self._surface, _due_at <= now, *_stale(now))
             .where(
                 or_(~_post, cards.c.approver.not_in(blocked)) if redraws else _post & cards.c.approver.not_in(blocked)
             )
-            .order_by(case((_post, 0), else_=1), requests.c.created_at, cards.c.id)
+            .order_by(case((_post, turn), else_=_LAST), requests.c.created_at, cards.c.id)
             .limit(limit)
         )
         rows = await self._database.run(lambda connection: connection.execute(query).all())
