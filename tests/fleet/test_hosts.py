@@ -49,7 +49,7 @@ async def test_a_host_that_is_cut_off_and_comes_back() -> None:
 
             town.pause = True  # the person does not look for a while
             town.ask("a")
-            card = await town.ana.wait_for_message(lambda m: m.has_button("Approve") and "call-2" in m.plain(), SOON)
+            card = await town.ana.wait_for_message(lambda m: m.has_button("Approve") and "call-00002" in m.plain(), SOON)
             net.cut("a")
             decision, why = (town.ask("a"), await answer(town, 3))[1]
             assert decision == "deny"
@@ -73,4 +73,4 @@ async def test_a_host_that_is_cut_off_and_comes_back() -> None:
             await town.holds()
             async with Store(url, town.settings["b"].log_path, lambda: 0.0, repair=False) as store:
                 rows = {row.key: row for row in await store.requests(100)}
-            assert rows["call-2"].state is State.CANCELLED
+            assert rows["call-00002"].state is State.CANCELLED
