@@ -227,8 +227,10 @@ static void make_mounts(Mounts *mounts) {
     mounts->layer_fd = mounts->layer[0] ? open(mounts->layer, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
     mounts->sources = calloc(mounts->count + 1, sizeof *mounts->sources);
     for (size_t i = 0; i < mounts->count; i++) {
-        char kind = mounts->steps[3 * i][0];
-        mounts->sources[i] = kind == SHOW || kind == WRITE || kind == LAYER || kind == DEVICE ? open(mounts->steps[3 * i + 1], O_PATH | O_CLOEXEC) : -1;
+        char **step = mounts->steps + 3 * i, kind = step[0][0];
+        bool named = kind == SHOW || kind == WRITE || kind == LAYER || kind == DEVICE;
+        mounts->sources[i] = named ? open(step[1], O_PATH | O_CLOEXEC) : -1;
+        if (named && mounts->sources[i] < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) give_up('m', step[1]);
     }
     for (size_t i = 0; i < mounts->count; i++) {
         char **step = mounts->steps + 3 * i;
@@ -319,6 +321,10 @@ void inside(int plan_fd, int report_fd) {
         for (long count = strtol(next(&rest, end), NULL, 10); count > 0; count--) add(&lists[i], next(&rest, end));
     mounts.steps = lists[0].at, mounts.count = lists[0].count / 3;
 
+    struct rlimit files, most; /* each source takes a descriptor */
+    if (getrlimit(RLIMIT_NOFILE, &files)) give_up('f', "limits");
+    most = (struct rlimit){files.rlim_max, files.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &most);
     make_mounts(&mounts);
     if (chdir(cwd)) give_up('d', cwd);
     setenv("PWD", cwd, 1);
@@ -329,6 +335,7 @@ void inside(int plan_fd, int report_fd) {
     limit(RLIMIT_AS, limits[2] ? limits[2] : -1);
     limit(RLIMIT_CPU, limits[3] ? limits[3] : -1);
     if (granted && !hand_out_listener()) give_up('n', "the network grant");
+    if (setrlimit(RLIMIT_NOFILE, &files)) give_up('f', "limits");
     if (!keep_to_own_sockets()) give_up('f', "the rule for sockets");
     if (load_filter()) give_up('f', "the system call filter");
     /* The command must find nothing here, not in the instant before we go on either: our descriptors lead to what is
