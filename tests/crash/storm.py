@@ -40,6 +40,7 @@ READY_S = 60
 END_S = 60  # beyond what a request waits
 HANDS = 6
 PATIENCE_S = 5.0  # before the same is pressed again
+REDRAWN_S = 60.0  # the same after a click that was acknowledged
 LIVE = ("none", "none", 0)
 WORDS = {
     State.APPROVED: "Approved",
@@ -77,7 +78,7 @@ class Storm:
     asked: list[Asked] = field(default_factory=list)
     runs: list[asyncio.Task[dict[str, Any] | None]] = field(default_factory=list)
     pressed: dict[str, set[str]] = field(default_factory=dict)  # by request: what was pressed on its cards
-    pressed_at: dict[str, float] = field(default_factory=dict)
+    not_before: dict[str, float] = field(default_factory=dict)  # by request: when it may be pressed again
     read: dict[str, str] = field(default_factory=dict)  # by request: what stood above the button that was pressed
     cards: list[Message] = field(default_factory=list)  # that had a button when they were last looked at
     looked: int = 0  # so many messages were looked at
@@ -239,14 +240,15 @@ class Storm:
             self.pressed.setdefault(request, set()).add(label)
             self.read[request] = _above(card, shown[number])
             with suppress(LookupError, TimeoutError, ConnectionError):
-                await self.ana.click(card, label, number=number)
+                if (await self.ana.click(card, label, number=number)).acknowledged:
+                    self.not_before[request] = time.monotonic() + REDRAWN_S
 
     def _just_pressed(self, request: str) -> bool:
         """Some press twice at once, all after a while: a click may have been lost with a daemon."""
         now = time.monotonic()
-        if now - self.pressed_at.get(request, 0.0) < PATIENCE_S and self.chance.random() > 0.02:
+        if now < self.not_before.get(request, 0.0) and self.chance.random() > 0.01:
             return True
-        self.pressed_at[request] = now
+        self.not_before[request] = now + PATIENCE_S
         return False
 
     def _look(self) -> None:
