@@ -46,10 +46,13 @@ class _Stderr:
 
 
 def _safe(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    return {
-        key: visible(mask(value)) if isinstance(value, str) and key != "exception" else value
-        for key, value in event.items()
-    }
+    texts = {key: mask(value) for key, value in event.items() if isinstance(value, str)}
+    # A traceback keeps its lines and their indents; nothing in it steers a terminal.
+    return {**event, **{key: _lines(text) if key == "exception" else visible(text) for key, text in texts.items()}}
+
+
+def _lines(text: str) -> str:
+    return "".join(char if char == "\n" or char.isprintable() else visible(char) for char in text)
 
 
 def warn_of_writable_program() -> None:

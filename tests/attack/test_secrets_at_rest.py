@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
 
 from slack_gate.core.ports import Entry
+from slack_gate.daemon.messages import configure
 from slack_gate.store.log import chained
 from tests.daemon.house import house
 
@@ -47,3 +52,19 @@ def test_every_field_of_a_line_is_masked_and_bounded() -> None:
     line = chained(entry, 1, "0" * 64, 0.0).text
     assert "ghp_aaaa" not in line
     assert len(line) < 200_000
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_traceback_tells_no_secret_and_steers_no_terminal(capfd: pytest.CaptureFixture[str], form: Any) -> None:
+    """What an agent sent may stand in the message of a fault of ours."""
+    before = structlog.get_config()
+    configure(form)
+    try:
+        raise ValueError("odd: --password hunter2hunter2 \x1b[2J TOKEN=abcdefgh12345678")
+    except ValueError:
+        structlog.get_logger().exception("a hook could not be answered")
+    finally:
+        structlog.configure(**before)
+    told = capfd.readouterr().err
+    assert "ValueError" in told and "in test_a_traceback" in told
+    assert not any(text in told for text in ("hunter2", "abcdefgh", "\x1b", "\\u001b"))
