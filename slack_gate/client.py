@@ -34,6 +34,7 @@ __all__ = [
 CONNECT_S = 2.0
 SILENT_S = 30.0  # the daemon gives a sign of life at least every 10 s; without one it is gone
 MAX_LINE = 32 << 20  # bytes; an end holds two streams of at most 1 MiB, as JSON
+UNKNOWN = "outcome unknown"
 LOOK = "`slack-gate requests` says what became of it; do not start it again before."
 
 Answer = dict[str, Any]
@@ -54,9 +55,10 @@ class OutcomeUnknown(GateError):
 def run_command(command: str, reason: str = "", timeout_seconds: int = 30, cwd: str | None = None) -> Answer:
     """Asks if need be, runs `command`, and returns how that went. Not for use inside a running event loop.
 
-    `{"decision": "ran", "by", "request", "exitCode", "stdout", "stderr", "timedOut", "commandId", "code", "error"}`,
-    or `{"decision": "denied", "by", "request", "message"}`. `exitCode` is None where there is none or it is not known;
-    then `code` and `error` say why. `timeout_seconds` counts from the start of the command, not of the question.
+    `{"decision": "ran", "by", "request", "exitCode", "stdout", "stderr", "timedOut", "commandId", "code", "error",
+    "lost"}`, or `{"decision": "denied", "by", "request", "message"}`. `exitCode` is None where there is none or it is
+    not known; then `code` and `error` say why, and `lost` whether it may have run: do not start it again unseen.
+    `timeout_seconds` counts from the start of the command, not of the question.
     Raises NotAsked and OutcomeUnknown, and ConfigError when the daemon cannot be found.
     """
     return asyncio.run(async_run_command(command, reason, timeout_seconds, cwd))
@@ -175,6 +177,15 @@ def _object(line: bytes) -> Answer:
     if not isinstance(found, dict):
         raise OutcomeUnknown("What the slack-gate daemon answers cannot be read.", LOOK)
     return found
+
+
+def fault(end: Mapping[str, Any]) -> str:
+    """What became of a run that has no exit code, for whoever asked: the executor's own words, and whether it may have
+    run."""
+    said = str(end["error"] or "")
+    if end.get("lost") and UNKNOWN not in said:
+        said = f"{said}; {UNKNOWN}" if said else UNKNOWN
+    return said or UNKNOWN
 
 
 def _refused(status: int, content: bytes) -> NotAsked:

@@ -19,7 +19,7 @@ import mcp_types as types
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 
-from slack_gate.client import ask, decision, follow, working_directory
+from slack_gate.client import ask, decision, fault, follow, working_directory
 from slack_gate.core.display import one_line
 from slack_gate.core.run import UNKNOWN
 from slack_gate.core.secrets import mask
@@ -204,7 +204,7 @@ def _ran(end: Arguments) -> types.CallToolResult:
     if end["timedOut"]:
         verdict = "[It ran longer than it may and was ended.]"
     elif code is None:
-        verdict = f"[{end['code'] or UNKNOWN}: {end['error'] or 'outcome unknown'}]"
+        verdict = f"[{end['code'] or UNKNOWN}: {fault(end)}]"
     else:
         verdict = "" if good and (stdout or stderr) else f"[exit code {code}]"
     parts = [stdout, f"[stderr]\n{stderr}" if stderr else "", verdict]

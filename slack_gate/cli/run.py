@@ -83,7 +83,9 @@ def _exit_code(end: dict[str, Any]) -> int:
         click.echo("slack-gate: It ran longer than it may and was ended.", err=True)
         return TIMED_OUT
     if not isinstance(code, int):
-        click.echo(f"slack-gate: {visible(str(end['error'] or 'outcome unknown'))} ({end['code']})", err=True)
+        from slack_gate.client import fault
+
+        click.echo(f"slack-gate: {visible(fault(end))} ({end['code']})", err=True)
         return FAULT
     return code & 0xFF if code >= 0 else 128 - code
 

@@ -31,7 +31,7 @@ from slack_gate.errors import GateError
 from slack_gate.web.body import MAX_BODY, Asked, Bad, read_asked, read_question
 from slack_gate.web.peer import tcp_peer_uid
 from slack_gate.web.server import BODY_S, Handler, is_foreign, on_loopback, opened
-from slack_gate.web.stream import Stream
+from slack_gate.web.stream import Stream, told
 
 AGENT = "agent"  # the name of a caller that gives none
 NDJSON = "application/x-ndjson"
@@ -114,7 +114,7 @@ class AgentApi:
         if NDJSON in request.headers.get("Accept", ""):
             return await self._streamed(request, asked, len(data))
         ran = await self._ran(asked, Unwatched(), len(data))
-        return web.json_response(ran.as_dict())
+        return web.json_response(told(ran))
 
     async def _ran(self, asked: Asked, watch: Watch, size: int) -> Ran:
         try:

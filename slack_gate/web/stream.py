@@ -20,6 +20,11 @@ WAITING_S = 8.0  # between signs of life; readers are told to expect one every 1
 _PIECE = 48 * 1024  # bytes of output in one line
 
 
+def told(ran: Ran) -> dict[str, object]:
+    """The answer. `lost`: it may have run, and nobody can say how that ended, whatever the executor calls it."""
+    return ran.as_dict() if ran.result is None else {**ran.as_dict(), "lost": not ran.result.known}
+
+
 class Stream:
     """What `Runs` reports, as lines to be taken by `next`. `where` names the places where a person is asked."""
 
@@ -46,7 +51,7 @@ class Stream:
         if ran.result is not None:
             for stream, whole in (("stdout", ran.result.stdout), ("stderr", ran.result.stderr)):
                 self._add(stream, whole[self._passed[stream] :])
-        self._end = _line("end", **ran.as_dict())
+        self._end = _line("end", **told(ran))
         self._news.set()
 
     async def next(self) -> bytes:

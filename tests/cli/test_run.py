@@ -167,6 +167,8 @@ async def test_the_answers_that_are_no_exit_code(tmp_path: Path) -> None:
         ({**ran, "code": "CAGE_UNAVAILABLE", "error": "No cage\x1b[2J"}, 70, b"No cage\\u{1b}[2J (CAGE_UNAVAILABLE)"),
         ({**ran, "code": "OUTCOME_UNKNOWN", "error": "outcome unknown"}, 70, b"outcome unknown"),
         (ran, 70, b"outcome unknown"),
+        ({**ran, "code": "E500", "error": "why", "lost": True}, 70, b"slack-gate: why; outcome unknown (E500)"),
+        ({**ran, "code": "E401", "error": "why", "lost": False}, 70, b"slack-gate: why (E401)"),
         ({"decision": "denied", "message": "No\x1b[2J."}, 77, b"No\\u{1b}[2J."),
     ]
     answers = [case[0] for case in cases]

@@ -20,6 +20,7 @@ from slack_gate.executors.output import MAX_PASSED
 
 CAGE = Path(__file__).parents[2] / "cage"
 SBOX = CAGE / "sbox"
+ME = os.getpid()  # in what is looked for among all processes: these tests may run twice at a time
 
 
 @pytest.fixture
@@ -119,103 +120,105 @@ async def test_a_megabyte_stays_whole(zone: Path) -> None:
 
 @pytest.mark.parametrize("deaf", ["", "trap '' TERM HUP INT; "])
 async def test_a_time_out_ends_every_process(zone: Path, sbox: str, deaf: str) -> None:
-    text = f"{deaf}echo told >&2; echo begun; (setsid sleep 47.123 &); sleep 47.124; sleep 47.125; echo on"
+    text = f"{deaf}echo told >&2; echo begun; (setsid sleep 47.{ME}123 &); sleep 47.{ME}124; sleep 47.{ME}125; echo on"
     result = await _run(text, zone, timeout=3, sbox=sbox)
     assert result == Result(None, b"begun\n", b"told\n", timed_out=True)
-    await _gone("47.12")
+    await _gone(f"47.{ME}12")
 
 
 async def test_what_began_is_never_said_not_to_have_run(zone: Path, sbox: str) -> None:
     stop = asyncio.Event()
     for _ in range(20):  # ended at its first sign of life
         stop.clear()
-        result = await Cage(sbox).run("echo begun; sleep 47.823", str(zone), 30, stop, lambda *_: stop.set())
+        result = await Cage(sbox).run(f"echo begun; sleep 47.{ME}823", str(zone), 30, stop, lambda *_: stop.set())
         assert (result.code, result.stdout) == (STOPPED, b"begun\n")
         assert str(result.error) == "It was ended: whoever asked for it is gone."
 
 
 async def test_a_cage_that_is_never_there(zone: Path, tmp_path: Path) -> None:
     slow = tmp_path / "sbox"
-    slow.write_text("#!/bin/sh\nexec sleep 47.923\n")
+    slow.write_text(f"#!/bin/sh\nexec sleep 47.{ME}923\n")
     slow.chmod(0o755)
     result = await _run("touch ran", zone, timeout=0.5, sbox=str(slow))
     assert (result.exit_code, result.code, result.timed_out) == (None, CAGE_FAULT, False)
     assert "before the time was over. It did not run." in str(result.error)
-    await _gone("47.923")
+    await _gone(f"47.{ME}923")
 
 
 async def test_a_caller_who_goes_ends_every_process(zone: Path) -> None:
     stop = asyncio.Event()
-    running = asyncio.create_task(_run("echo begun > there; (setsid sleep 47.223 &); sleep 47.224", zone, stop=stop))
+    running = asyncio.create_task(
+        _run(f"echo begun > there; (setsid sleep 47.{ME}223 &); sleep 47.{ME}224", zone, stop=stop)
+    )
     await _until(lambda: (zone / "there").exists())
     stop.set()
     result = await running
     assert (result.exit_code, result.code, result.known) == (None, STOPPED, True)
-    await _gone("47.22")
+    await _gone(f"47.{ME}22")
 
 
 async def test_a_cancelled_run_leaves_nothing(zone: Path) -> None:
-    running = asyncio.create_task(_run("touch there; sleep 47.323", zone))
+    running = asyncio.create_task(_run(f"touch there; sleep 47.{ME}323", zone))
     await _until(lambda: (zone / "there").exists())
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    await _gone("47.32")
+    await _gone(f"47.{ME}32")
 
 
 async def test_a_cage_killed_from_outside_is_no_exit_code(zone: Path) -> None:
-    running = asyncio.create_task(_run("echo begun; touch there; sleep 47.423", zone))
+    running = asyncio.create_task(_run(f"echo begun; touch there; sleep 47.{ME}423", zone))
     await _until(lambda: (zone / "there").exists())
-    [first] = {os.getpgid(pid) for pid in _processes("47.423")}
-    os.kill(first, signal.SIGKILL)
+    [sbox] = [pid for pid in _processes(f"47.{ME}423") if f"PPid:\t{ME}\n" in Path(f"/proc/{pid}/status").read_text()]
+    os.kill(sbox, signal.SIGKILL)
     result = await running
     assert result.exit_code is None and not result.known and "outcome unknown" in str(result.error)
     assert result.stdout == b"begun\n"
 
 
 async def test_a_cage_that_is_there_waits_for_the_word(zone: Path) -> None:
-    built = Cage(str(SBOX)).built("touch ran; echo said", str(zone))
-    await _until(lambda: _waiting("touch ran"))
+    built = Cage(str(SBOX)).built(f"touch ran; echo {ME}-823", str(zone))
+    await _until(lambda: _waiting(f"echo {ME}-823"))
     assert not (zone / "ran").exists()
     result = await built.run(30, asyncio.Event(), lambda *_: None)
-    assert result == Result(0, b"said\n") and (zone / "ran").exists()
+    assert result == Result(0, f"{ME}-823\n".encode()) and (zone / "ran").exists()
 
 
 async def test_a_cage_that_is_not_needed_goes_and_has_run_nothing(zone: Path) -> None:
     for there in (False, True):  # dropped while it is being built, and when it waits
-        built = Cage(str(SBOX)).built("touch ran-523", str(zone))
+        built = Cage(str(SBOX)).built(f"touch ran-{ME}-523", str(zone))
         if there:
-            await _until(lambda: _waiting("touch ran-523"))
+            await _until(lambda: _waiting(f"touch ran-{ME}-523"))
         built.drop()
         await _rest()
-        await _gone("ran-523")
-        assert not (zone / "ran-523").exists()
+        await _gone(f"ran-{ME}-523")
+        assert not (zone / f"ran-{ME}-523").exists()
 
 
 async def test_whoever_went_while_the_cage_was_built_starts_nothing(zone: Path) -> None:
     gone = asyncio.Event()
     gone.set()
-    result = await Cage(str(SBOX)).built("touch ran-623", str(zone)).run(30, gone, lambda *_: None)
+    result = await Cage(str(SBOX)).built(f"touch ran-{ME}-623", str(zone)).run(30, gone, lambda *_: None)
     assert (result.exit_code, result.code, result.known) == (None, STOPPED, True)
     await _rest()
-    await _gone("ran-623")
-    assert not (zone / "ran-623").exists()
+    await _gone(f"ran-{ME}-623")
+    assert not (zone / f"ran-{ME}-623").exists()
 
 
 async def test_a_daemon_that_dies_before_the_word_has_run_nothing(zone: Path) -> None:
     text = (
         "import asyncio, sys; from slack_gate.executors.cage import Cage\n"
         "async def main():\n"
-        "    built = Cage(sys.argv[1]).built('touch ran-723', sys.argv[2])\n"
+        f"    built = Cage(sys.argv[1]).built('touch ran-{ME}-723', sys.argv[2])\n"
         "    await asyncio.sleep(600)\n"
         "asyncio.run(main())"
     )
     daemon = await asyncio.create_subprocess_exec(sys.executable, "-c", text, str(SBOX), str(zone))
-    await _until(lambda: _waiting("touch ran-723"))
+    await _until(lambda: _waiting(f"touch ran-{ME}-723"))
     daemon.kill()
     await daemon.wait()
-    await _gone("ran-723")
-    assert not (zone / "ran-723").exists()
+    await _gone(f"ran-{ME}-723")
+    assert not (zone / f"ran-{ME}-723").exists()
 
 
 @pytest.mark.parametrize("text", ["--version", "-c 'echo a'", "+x", "- echo a", "-- echo a"])

@@ -264,3 +264,16 @@ def test_without_the_package_it_says_where_to_get_it(tmp_path: Path, options: st
     ran = subprocess.run([sys.executable, options, "-c", start], capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stdout) == (GateError.exit_code, ""), ran
     assert "The package mcp is not installed here." in ran.stderr and fix in ran.stderr
+
+
+@pytest.mark.parametrize(("lost", "words"), [(True, "[E500: it broke; outcome unknown]"), (False, "[E500: it broke]")])
+async def test_whether_it_may_have_run(tmp_path: Path, work: Path, lost: bool, words: str) -> None:
+    async def run(request: web.Request) -> web.StreamResponse:
+        end = {"event": "end", "decision": "ran", "exitCode": None, "timedOut": False, "stdout": "", "stderr": ""}
+        return web.Response(text=json.dumps({**end, "code": "E500", "error": "it broke", "lost": lost}) + "\n")
+
+    async with house(tmp_path) as h:
+        settings = h.settings
+    async with double(settings, run=run), server(settings, work) as client:
+        result = await client.call_tool("run_command", {"command": "ls"})
+    assert (result.is_error, text(result)) == (True, words)
