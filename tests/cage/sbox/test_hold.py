@@ -356,6 +356,22 @@ def test_a_guarded_file_that_goes_away_stops_nothing(world: World, gone: str) ->
     assert [line for line in done.stderr.splitlines() if "appeared" not in line] == ["said"], done
 
 
+def test_sockets_in_directories_of_another_user_stop_nothing(world: World) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a directory of another user")
+    directory = Path(tempfile.mkdtemp(dir="/tmp")) / "a/b/c"
+    directory.mkdir(parents=True)
+    try:
+        with listening(world, directory / "s"):
+            for path in (directory, directory.parent, directory.parent.parent, directory.parents[2]):
+                os.chown(path, 1, 1)
+                path.chmod(0o700)
+            done = world.caged("echo", "ran")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", ""), done
+    finally:
+        shutil.rmtree(directory.parents[2])
+
+
 COMING_AND_GOING = """
 import os, shutil, socket, sys
 os.umask(0)
