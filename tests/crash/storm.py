@@ -158,7 +158,11 @@ class Storm:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        stdout, stderr = await hook.communicate(json.dumps(event).encode())
+        try:
+            stdout, stderr = await hook.communicate(json.dumps(event).encode())
+        finally:
+            if hook.returncode is None:  # the storm was given up
+                hook.kill()
         assert hook.returncode is not None
         return hook.returncode, stdout, stderr
 
@@ -383,9 +387,10 @@ async def storm(names: str, seed: int, url: str = "", wait: int = 120, pace: flo
                     if process.returncode is None:
                         process.kill()
                         await process.wait()
-                for task in [asked.task for asked in found.asked] + found.runs:
+                tasks: list[asyncio.Task[Any]] = [asked.task for asked in found.asked] + found.runs
+                for task in tasks:
                     task.cancel()
-                await asyncio.gather(person, return_exceptions=True)
+                await asyncio.gather(person, *tasks, return_exceptions=True)
     finally:
         if not os.environ.get("SLACK_GATE_KEEP"):
             shutil.rmtree(place, ignore_errors=True)
