@@ -102,8 +102,8 @@ class Reactions:
 
     async def _is_card(self, emoji: _Emoji) -> bool:
         """Whether the message asks for anything: a list does, a note in a thread does not. True if nobody can say."""
-        at = float(emoji.message)
         try:
+            at = float(emoji.message)
             found = await self._contact.client.conversations_history(
                 channel=emoji.channel, oldest=f"{at - 1e-4:.6f}", latest=f"{at + 1e-4:.6f}", include_all_metadata=True
             )
