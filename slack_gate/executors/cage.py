@@ -10,8 +10,8 @@ import asyncio
 import os
 import secrets
 import signal
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from slack_gate.core.inside import inside
@@ -57,26 +57,36 @@ class Cage:
         if (found := inside(command)) is None:
             return not_started(_NESTED, "BAD_COMMAND")
         options, text = found
-        if _leads_elsewhere(cwd):
-            return not_started(f"{cwd} leads elsewhere than when it was asked. It did not run.", "BAD_DIRECTORY")
         mark = f"slack-gate {secrets.token_hex(16)}\n"
         try:
-            process = await asyncio.create_subprocess_exec(
-                *(self._sbox, *options, "--", "/bin/sh", "-c", _WAITS, mark, text),
-                cwd=cwd,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,
-            )
+            with _held(cwd) as place:
+                if place is None:
+                    said = f"{cwd} leads elsewhere than when it was asked. It did not run."
+                    return not_started(said, "BAD_DIRECTORY")
+                process = await asyncio.create_subprocess_exec(
+                    *(self._sbox, *options, "--", "/bin/sh", "-c", _WAITS, mark, text),
+                    cwd=place,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                    start_new_session=True,
+                )
         except (OSError, ValueError) as error:  # ValueError: a null byte
             return not_started(f"The cage could not be started: {error}. It did not run.", CAGE_FAULT)
         return _Waiting(process, mark.encode())
 
 
-def _leads_elsewhere(cwd: str) -> bool:
-    """A directory is asked about with every link followed; a link in it was put there since."""
-    return os.path.realpath(cwd) != cwd
+@contextmanager
+def _held(cwd: str) -> Iterator[str | None]:
+    """A name of this very directory, whatever is put in its place meanwhile. A directory is asked about with every
+    link followed: None where a link was put there since. Raises OSError and ValueError.
+    """
+    fd = os.open(cwd, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        name = f"/proc/self/fd/{fd}"
+        yield name if os.readlink(name) == cwd else None
+    finally:
+        os.close(fd)
 
 
 @dataclass(frozen=True, slots=True)

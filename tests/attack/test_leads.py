@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from slack_gate.core.answer import Ruling
 from slack_gate.core.event import ToolEvent
+from slack_gate.core.run import Result
+from slack_gate.daemon.programs import PACKAGED
 from slack_gate.daemon.scripts import scripts_of
+from slack_gate.executors.cage import CAGE_FAULT, Cage
 from tests.daemon.desk import desk
+from tests.web.conftest import home
+
+__all__ = ["home"]
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["as it was", "swapped"])
@@ -100,3 +108,30 @@ async def test_a_denial_that_came_into_the_policy_while_it_waited(tmp_path: Path
         await d.click(request)
         answer = await d.answer()
     assert answer.ruling is Ruling.DENY and "git push ..." in answer.reason
+
+
+async def run_in(cwd: Path) -> Result:
+    return await Cage(str(PACKAGED)).run("ls", str(cwd), 30, asyncio.Event(), lambda stream, data: None)
+
+
+async def test_a_link_put_there_just_before_the_cage_is_built(
+    home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Between the look at a directory and the start in it there is time for a `rename`."""
+    app, precious = home / "projects" / "app", home / "projects" / "precious"
+    for one in (app, precious):
+        one.mkdir(parents=True)
+        (one / f"of {one.name}").touch()
+    real = asyncio.create_subprocess_exec
+
+    async def late(*words: str, **how: Any) -> Any:
+        app.rename(app.with_name("moved"))
+        app.symlink_to(precious)
+        return await real(*words, **how)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", late)
+    assert b"of precious" not in (await run_in(app)).stdout
+    monkeypatch.undo()
+    assert (await run_in(app)).code == "BAD_DIRECTORY"  # a link is there now
+    gone = await run_in(tmp_path / "none")
+    assert (gone.code, gone.exit_code) == (CAGE_FAULT, None)
