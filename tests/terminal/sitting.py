@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from slack_gate.config import Settings
+from slack_gate.terminal import SETTLE_S
 from tests.client.asking import ROOT
 from tests.daemon.serving import environment
 
@@ -76,6 +77,7 @@ class Sitting:
         self.news.set()
 
 
+START = "from slack_gate import cli, terminal; terminal.SETTLE_S = {}; cli.main()"
 FRONT = """
 import os, signal
 signal.sigwait([signal.SIGUSR1])
@@ -99,11 +101,17 @@ def _take_terminal(background: bool) -> None:
 
 @asynccontextmanager
 async def sitting(
-    settings: Settings, *surfaces: str, tty: bool = True, columns: int = 80, shell: bool = False
+    settings: Settings,
+    *surfaces: str,
+    tty: bool = True,
+    columns: int = 80,
+    shell: bool = False,
+    settle: float = SETTLE_S,
 ) -> AsyncIterator[Sitting]:
     """The daemon with `surfaces`, ready to be asked; with `tty` on a real terminal of its own, else on pipes.
 
-    `shell`: in the background of that terminal, as after `slack-gate serve &`.
+    `shell`: in the background of that terminal, as after `slack-gate serve &`. `settle`: seconds in which what is typed
+    after a question was answered elsewhere is thrown away.
     """
     if tty:
         ours, theirs = pty.openpty()
@@ -114,7 +122,7 @@ async def sitting(
         ends = (read, write)
     chosen = [word for surface in surfaces for word in ("--approver", surface)]
     daemon = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "slack_gate", "serve", *chosen),
+        *(sys.executable, "-c", START.format(settle), "serve", *chosen),
         env={**environment(settings), "PYTHONPATH": str(ROOT), "TERM": "xterm"},
         cwd=settings.home.parent,
         stdin=ends[0],

@@ -183,7 +183,8 @@ async def test_many_in_order(tmp_path: Path, work: Path) -> None:
 
 
 async def test_decided_in_slack_meanwhile(tmp_path: Path, work: Path) -> None:
-    async with beside_slack(tmp_path) as (settings, ana), sitting(settings, "slack", "terminal") as person:
+    surfaces, settle = ("slack", "terminal"), 8.0  # the person here may be as slow as the machine
+    async with beside_slack(tmp_path) as (settings, ana), sitting(settings, *surfaces, settle=settle) as person:
         first = await asks(settings, work, "touch", "a")
         await person.reads(PROMPT)
         second = await asks(settings, work, "touch", "b")
