@@ -16,6 +16,7 @@ _CHANGED = (
     "It was approved, but a script that it names, or where its directory or file leads, has changed since it was "
     "asked, so it did not run. Ask again as it is now."
 )
+_OTHER_FILE = "It was approved, but the file has changed since it was shown, so nothing was written. Ask again."
 
 
 class Answers(Ground):
@@ -30,18 +31,20 @@ class Answers(Ground):
             self._attendance.went(request, self._clock())
             raise
         self._attendance.went(request, None)
-        self._shown_files.discard(request)  # also when another daemon ended it
         if row is None:
             return deny(f"The request {request} is not on file any more, so it does not run.")
         if request in self._unrecorded:  # the log may have failed, and been mended, while this waited
             return await self._refused(event, _UNRECORDED, request)
         if row.state is not State.APPROVED:
+            self._unshown(request)
             hint = self._judge.explained(event).hint if row.state is State.EXPIRED else ""
             return settled(row, hint)
         try:
             return await self._allowed(row, event)
         except Gone as gone:
             return await self._refused(event, str(gone), request)
+        finally:
+            self._unshown(request)
 
     async def _end_of(self, request: str) -> Request | None:
         with self._waiting.listening(request) as ended:
@@ -56,10 +59,8 @@ class Answers(Ground):
     async def _allowed(self, row: Request, event: ToolEvent) -> Answer:
         """What a person approved, as it was approved. Raises Gone."""
         approved, bound = (event, row.digest) if row.edited is None else await self._edited(row, event)
-        if await self._digest(approved, row.key) != bound:
-            raise Gone(_CHANGED)
-        if (refused := await in_thread(lambda: self._judge.refused(approved))) is not None:
-            raise Gone(f"It was approved, and would be refused now. {refused}")
+        if (changed_since := await in_thread(lambda: self._changed_since(row, approved, bound))) is not None:
+            raise Gone(changed_since)
         answer = settled(row)
         if row.edited is not None:
             answer = replace(answer, advice=changed(row, approved.command or ""))
@@ -71,6 +72,16 @@ class Answers(Ground):
         text = self._released.text(row, approved, event.command, self._clock())
         self._released.forget(row.id)
         return replace(answer, command=text or None)
+
+    def _changed_since(self, row: Request, approved: ToolEvent, bound: str) -> str | None:
+        """Why what was approved is not what would run now; reads files, so it may take a moment."""
+        if self._digest_now(approved, row.key) != bound:
+            return _CHANGED
+        if (refused := self._judge.refused(approved)) is not None:
+            return f"It was approved, and would be refused now. {refused}"
+        if self._files is not None and row.id in self._shown_files and self._files.changed(row):
+            return _OTHER_FILE  # a click on another daemon has not looked
+        return None
 
     async def _edited(self, row: Request, event: ToolEvent) -> tuple[ToolEvent, str]:
         """The call as a person changed it, here or on another daemon, and the digest it must have. Raises Gone."""

@@ -58,11 +58,16 @@ class Ground:
         for request in requests:
             self._waiting.wake(request.id)
             self._attendance.ended(request.id)
-            if self._files is not None and request.state is not State.PENDING:
-                self._files.forget(request.id)
-                self._shown_files.discard(request.id)
+            if request.state is not State.PENDING:
+                self._unshown(request.id)
         if requests:
             self._changed()
+
+    def _unshown(self, request: str) -> None:
+        """It has ended: the file that its card shows is of no use any more."""
+        if self._files is not None:
+            self._files.forget(request)
+        self._shown_files.discard(request)
 
     async def _refused(self, event: ToolEvent, sentence: str, request: str | None = None) -> Answer:
         await self._store.answered(self._entry(event, "refused", "gate", sentence, request))
@@ -85,7 +90,11 @@ class Ground:
         )
 
     async def _digest(self, event: ToolEvent, key: str) -> str:
-        return await in_thread(lambda: digest(event, key, self._house.host, {**scripts_of(event), **leads_of(event)}))
+        return await in_thread(lambda: self._digest_now(event, key))
+
+    def _digest_now(self, event: ToolEvent, key: str) -> str:
+        """What an approval of it is bound to; reads files, so it may take a moment."""
+        return digest(event, key, self._house.host, {**scripts_of(event), **leads_of(event)})
 
     async def _unfit_text(self, request: Request, event: ToolEvent) -> str | None:
         """Why the call with another text cannot be put in place of the one that `request` asks for."""

@@ -57,6 +57,7 @@ class Desk:
         assert isinstance(request, Request), request
         self.waits.append(asyncio.create_task(self.gate.wait(request.id, event)))
         await asyncio.sleep(0)
+        await self.store.request(request.id)  # done after the look that the wait begins with
         return request
 
     async def answer(self) -> Answer:

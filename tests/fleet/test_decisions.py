@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,11 +50,11 @@ async def kept(house: House) -> list[str]:
 
 async def test_a_text_changed_on_another_daemon_is_what_runs(url: str) -> None:
     async with street(url) as town:
-        a, b = await town.start("a"), await town.start("b")
+        a, b = await town.start("a", wait=300), await town.start("b", wait=300)
         hook, card = await town.asked("a", "git push --tags origin main")
         request = await newest(a)
         await press(b, card, request, Choice.APPROVE, f"GH_TOKEN={SECRET} git push origin main")
-        ended = await a.ended(hook)
+        ended = await a.ended(hook, 60)
         assert ended.decision == "allow", ended.reason
         assert ended.output["updatedInput"]["command"] == f"GH_TOKEN={SECRET} git push origin main"
         assert "Ana changed the command" in ended.output["additionalContext"]
@@ -67,10 +69,10 @@ async def test_a_changed_text_must_please_the_policy_of_the_daemon_that_answers(
         home = town.settings("a").home
         home.mkdir(mode=0o700, parents=True)
         (home / "policy.toml").write_text('[[gate.rule]]\ncommand = "deploy ..."\ndo = "deny"\n')
-        a, b = await town.start("a"), await town.start("b")
+        a, b = await town.start("a", wait=300), await town.start("b", wait=300)
         hook, card = await town.asked("a", "git push origin main")
         await press(b, card, await newest(a), Choice.APPROVE, "deploy --now")
-        ended = await a.ended(hook)
+        ended = await a.ended(hook, 60)
         assert ended.decision == "deny"
         assert "approved with a change that cannot run here" in ended.reason
         assert [line["decision"] for line in a.log()][-2:] == ["approved", "refused"]
@@ -80,18 +82,40 @@ async def test_a_changed_text_that_nobody_takes_is_not_kept(url: str, monkeypatc
     monkeypatch.setattr(fleet, "TAKEN_S", 1.0)
     monkeypatch.setattr(fleet, "SWEEP_S", 0.2)
     async with street(url) as town:
-        a, b = await town.start("a"), await town.start("b")
+        a, b = await town.start("a", wait=300), await town.start("b", wait=300)
         hook, card = await town.asked("a", "git push origin main")
         request = await newest(a)
         hook.kill()
         await hook.wait()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while a.running.gate._attendance._callers:  # noqa: ASYNC110 - the daemon notices that it has gone
                 await asyncio.sleep(0.02)
         await press(b, card, request, Choice.APPROVE, f"GH_TOKEN={SECRET} git push")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while await kept(b):  # noqa: ASYNC110 - a row tells nobody
                 await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("change", [True, False])
+async def test_a_file_that_changed_is_not_written_whoever_approved(url: str, change: bool) -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:  # no place where writing is green
+        file = Path(place) / "app.ini"
+        file.write_text("a = 1\n")
+        await _approved_elsewhere(url, file, change)
+
+
+async def _approved_elsewhere(url: str, file: Path, change: bool) -> None:
+    async with street(url) as town:
+        a, b = await town.start("a", wait=300), await town.start("b", wait=300)
+        hook = await a.start(a.event("Write", file_path=str(file), content="a = 2\n"))
+        card = await a.card("app.ini")
+        if change:
+            file.write_text("a = 3\n")
+        await press(b, card, await newest(a), Choice.APPROVE)
+        ended = await a.ended(hook, 60)
+        assert ended.decision == ("deny" if change else "allow")
+        assert ("the file has changed since" in ended.reason) == change
+        assert a.running.gate._shown_files == set()
 
 
 @pytest.mark.parametrize("notice", ["heard", "lost"])
@@ -106,13 +130,13 @@ async def test_a_rule_saved_on_another_daemon_lets_go_what_it_covers(
         monkeypatch.setattr(fleet, "notices", deaf)
     monkeypatch.setattr(fleet, "SWEEP_S", 0.3 if notice == "lost" else 600.0)
     async with street(url) as town:
-        a, b = await town.start("a"), await town.start("b")
+        a, b = await town.start("a", wait=300), await town.start("b", wait=300)
         waits, _ = await town.asked("a", "mkdir /srv/waits")
         other, _ = await town.asked("a", "chmod +x /srv/other")
         asked, card = await town.asked("b", "mkdir /srv/asked")
         await press(b, card, await newest(b), Choice.ALWAYS)
-        assert (await b.ended(asked)).decision == "allow"
-        ended = await a.ended(waits)
+        assert (await b.ended(asked, 60)).decision == "allow"
+        ended = await a.ended(waits, 60)
         assert ended.decision == "allow", ended.reason
         assert other.returncode is None
         last = [line for line in a.log() if line["decision"] == "approved"]
@@ -127,11 +151,11 @@ async def test_a_rule_lets_nothing_go_that_the_policy_there_has_asked(
         home = town.settings("a").home
         home.mkdir(mode=0o700, parents=True)
         (home / "policy.toml").write_text('[[gate.rule]]\ncommand = "mkdir ..."\ndo = "ask"\n')
-        a, b = await town.start("a"), await town.start("b")
+        a, b = await town.start("a", wait=300), await town.start("b", wait=300)
         waits, waiting = await town.asked("a", "mkdir /srv/waits")
         asked, card = await town.asked("b", "mkdir /srv/asked")
         await press(b, card, await newest(b), Choice.ALWAYS)
-        assert (await b.ended(asked)).decision == "allow"
+        assert (await b.ended(asked, 60)).decision == "allow"
         looked = asyncio.Event()
         look = a.running.store.rules
 
@@ -141,8 +165,8 @@ async def test_a_rule_lets_nothing_go_that_the_policy_there_has_asked(
             return found
 
         monkeypatch.setattr(a.running.store, "rules", rules)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await looked.wait()
         assert waits.returncode is None
         await a.press(waiting, "Deny")
-        assert (await a.ended(waits)).decision == "deny"
+        assert (await a.ended(waits, 60)).decision == "deny"
