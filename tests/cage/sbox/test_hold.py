@@ -325,10 +325,11 @@ GONE = {
 }
 
 
+@pytest.mark.parametrize("place", ["top", "outside"])
 @pytest.mark.parametrize("way", GONE)
-def test_a_socket_that_goes_away_stops_nothing_and_leaves_nothing(world: World, way: str) -> None:
+def test_a_socket_that_goes_away_stops_nothing_and_leaves_nothing(world: World, way: str, place: str) -> None:
     """It is there when sbox looks, and gone when bubblewrap comes to cover it."""
-    top = Path(tempfile.mkdtemp(dir=world.top))
+    top = Path(tempfile.mkdtemp(dir=getattr(world, place)))
     (directory := top / "d").mkdir()
     world.give(top)
     with listening(world, directory / "gate.sock"):
