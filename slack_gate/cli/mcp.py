@@ -12,8 +12,7 @@ from slack_gate.errors import GateError
 
 PIP = "Run `pip install 'slack-gate[mcp]'`."
 INSTALLED = (
-    "This copy comes without it. `pip install 'slack-gate[mcp]'` in the environment that `slack-gate install` was run "
-    "from, and start that one's `bin/slack-gate mcp`: it asks the same daemon."
+    "Run `pip install 'slack-gate[mcp]'` in the environment that `slack-gate install` was run from, then install again."
 )
 
 

@@ -29,9 +29,9 @@ def inside(command: str) -> tuple[tuple[str, ...], str] | None:
     argv = segments[0].argv
     if len(segments) == 1 and not segments[0].redirected:
         if argv[1:2] == ("--net-allow",) and argv[3:4] == ("--",):
-            return argv[1:3], shlex.join(argv[4:])
-        if argv[1:2] == ("--",):
-            return (), shlex.join(argv[2:])
+            return (argv[1:3], shlex.join(argv[4:])) if argv[4:] else None
+        if argv[1:2] == ("--",) or not argv[1:]:
+            return ((), shlex.join(argv[2:])) if argv[2:] else None
     if any(segment.argv[0] == "sbox" and segment.argv[1:2] and segment.argv[1][:1] == "-" for segment in segments):
         return None
     bare = respelled(command, {"sbox": ("command",)})  # `command` runs a program as `sbox` would: no alias, no function

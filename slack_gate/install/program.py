@@ -18,6 +18,7 @@ from slack_gate.errors import InstallError
 
 OURS = ("slack_gate", "cage")
 REQUIREMENT = re.compile(r"\s*([A-Za-z0-9._-]+)\s*(?:\[([^\]]*)\])?[^;]*(?:;(.*))?")
+EXTRAS = frozenset({"mcp", "postgres"})  # those of ours that the copy has too, where they are installed
 EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 
 START = '''"""Start slack-gate from this directory alone: no site-packages, no PYTHONPATH, no current directory."""
@@ -91,7 +92,7 @@ def _closure(root: str) -> dict[str, Distribution]:
     """Every distribution that `root` needs here, with the extras asked for, by normalised name."""
     found: dict[str, Distribution] = {}
     extras: dict[str, set[str]] = {}
-    pending: list[tuple[str, frozenset[str], bool]] = [(root, frozenset(), True)]
+    pending: list[tuple[str, frozenset[str], bool]] = [(root, EXTRAS, True)]
     while pending:
         name, wanted, required = pending.pop()
         name = _normal(name)

@@ -179,6 +179,9 @@ def test_one_line_for_whoever_watches() -> None:
         ("sbox -- make 'a b'", ((), "make 'a b'")),
         ("sbox a && sbox b", ((), "command a && command b")),
         ("sbox --check", None),
+        ("sbox", None),
+        ("sbox --", None),
+        ("sbox --net-allow pypi --", None),
         ("sbox a && sbox --net-allow pypi -- b", None),
     ],
 )

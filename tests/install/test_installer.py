@@ -98,6 +98,16 @@ def test_install_again_and_uninstall(home: Path) -> None:
     assert caged.returncode == (9 if cage_starts() else 125)
     version = subprocess.run([home / ".local/bin/slack-gate", "--version"], env=alone, capture_output=True, text=True)
     assert version.stdout == "slack-gate, version 0.1.0\n", version
+    greeting = {
+        **{"jsonrpc": "2.0", "id": 1, "method": "initialize"},
+        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+    }
+    server = subprocess.run(
+        [home / ".local/bin/slack-gate", "mcp"],
+        **{"env": alone, "input": json.dumps(greeting) + "\n", "capture_output": True, "text": True},
+    )
+    assert json.loads(server.stdout)["result"]["serverInfo"]["name"] == "slack-gate", server
+    assert (script.parent.parent / "psycopg").is_dir()  # for a fleet
     blocked = subprocess.run(
         str(hook["command"]), shell=True, env=alone, stdin=subprocess.DEVNULL, capture_output=True, text=True
     )

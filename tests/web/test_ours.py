@@ -14,7 +14,7 @@ import pytest
 from slack_gate.core.event import APPROVAL, RUNS
 from slack_gate.core.request import Request, State
 from slack_gate.core.run import LIVE, Ran, Result
-from slack_gate.daemon import gate as gate_module
+from slack_gate.daemon import attendance
 from slack_gate.executors.output import HEAD, Bounded
 from slack_gate.web import stream as stream_module
 from slack_gate.web.stream import Stream
@@ -208,7 +208,7 @@ async def test_a_question_is_answered_later(doors: Doors) -> None:
 
 
 async def test_a_question_outlives_the_grace_and_expires(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate_module, "GRACE_S", 0.0)
+    monkeypatch.setattr(attendance, "GRACE_S", 0.0)
     async with opened(home, wait=3) as doors:
         asked = await question(doors)
         await asyncio.sleep(1.2)  # the sweeper has looked twice
@@ -219,7 +219,7 @@ async def test_a_question_outlives_the_grace_and_expires(home: Path, monkeypatch
 
 
 async def test_a_question_outlives_the_daemon(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate_module, "GRACE_S", 0.0)
+    monkeypatch.setattr(attendance, "GRACE_S", 0.0)
     async with opened(home) as doors:
         asked = await question(doors)
         settings = doors.daemon.settings
