@@ -374,9 +374,6 @@ def _notify(state: str) -> None:
     if address:
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
-                try:
-            notify.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
-        except OSError as error:  # it may have gone; a daemon that stops goes on stopping in good order
-            log.warning("the service manager could not be told", state=state, error=str(error))
+                notify.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
         except OSError as error:  # gone, as in a shell that a service has left behind
             log.warning("systemd cannot be told", state=state, error=error.strerror)
