@@ -32,7 +32,7 @@ def list_requests(as_json: bool = False, limit: int = 20) -> None:
         return
     for request in found:
         asked = datetime.fromtimestamp(request.created_at).astimezone().isoformat(timespec="seconds")
-        what = one_line(mask(request.command or request.tool), 100)
+        what = one_line(request.command or request.tool, 100)
         by = one_line(request.decided_name or request.decided_by, 80)
         who = f" by {by}" if by else ""
         click.echo(f"{request.id}  {asked}  {request.state}{who}  {what}")
@@ -44,11 +44,11 @@ def _as_dict(request: Request) -> dict[str, object]:
         "digest": request.digest,
         "state": request.state.value,
         "agent": request.agent,
-        "session": request.session,
+        "session": mask(request.session),
         "tool": request.tool,
         "command": None if request.command is None else mask(request.command),
         "input": mask_value(dict(request.tool_input)),
-        "cwd": request.cwd,
+        "cwd": mask(request.cwd),
         "createdAt": request.created_at,
         "expiresAt": request.expires_at,
         "decidedAt": request.decided_at,

@@ -29,7 +29,7 @@ async def remarks(store: Store, event: ToolEvent, now: float) -> str:
         found.append(f"it is like {alike.id}, which {who} denied")
     row = next((n for n, one in enumerate(decided) if one.state is not State.DENIED), len(decided))
     if row >= IN_A_ROW:
-        found.append(f"the last {row} of this session were denied (`/gate pause` stops the agent's asking)")
+        found.append(f"the last {row} of this session were denied (Pause on the Home tab stops the agent's asking)")
     return "; ".join(found)
 
 

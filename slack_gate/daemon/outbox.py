@@ -116,6 +116,7 @@ class Outbox:
         self._elsewhere = elsewhere
         self._changed = asyncio.Event()
         self._drawing: set[int] = set()  # cards
+        self._posting: set[int] = set()  # the first card of each message that is on its way
         self._lanes = _Lanes()
         self._placed: dict[int, tuple[str, str]] = {}  # cards that were posted, which could not be put on file yet
         self._refused: str | None = None
@@ -185,6 +186,7 @@ class Outbox:
                 self._drawing.update(card.id for card in ours)
                 if _asks(ours[0]):
                     self._turns.take(ours[0].approver, now, ours[0].request.id if len(ours) == 1 else "")
+                    self._posting.add(ours[0].id)
                 group.create_task(self._draw(ours[0], desk) if len(ours) == 1 else self._draw_all(ours, desk))
         return bool(won or joined)
 
@@ -237,6 +239,7 @@ class Outbox:
             await asyncio.sleep(AWAY_S)
             await self._release(card)
         finally:
+            self._arrived(card)
             self._drawing.discard(card.id)
             self._lanes.leave(_lane(card))
             self.wake()
@@ -251,9 +254,16 @@ class Outbox:
             for card in cards:
                 await self._release(card)
         finally:
+            self._arrived(cards[0])
             self._drawing.difference_update(card.id for card in cards)
             self._lanes.leave(_lane(cards[0]))
             self.wake()
+
+    def _arrived(self, card: Card) -> None:
+        """Its message is there, or never will be: once, whoever says it first."""
+        if card.id in self._posting:
+            self._posting.discard(card.id)
+            self._turns.arrived(card.approver, self._clock())
 
     async def _try_all(self, cards: Sequence[Card], desk: Desk) -> None:
         oldest = cards[0].request
@@ -334,6 +344,7 @@ class Outbox:
                     channel, found, revision = placed[0], [placed[1]], ANY_REVISION
                 if not found:
                     channel, message = await self._surface.post(card.request, card.approver)
+                    self._arrived(card)  # what follows goes into its thread
                     self._placed[card.id] = channel, message
                 await self._complete(card, channel, found[0] if found else message)
         except TimeoutError:

@@ -191,7 +191,8 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
     page = None
     if house.page:
         page = Page(
-            gate, store, changes, house.home, lambda: _status(settings, link, outbox, store, fleet), clock, controls
+            *(gate, store, changes, house.home, lambda: _status(settings, link, outbox, store, fleet), clock, controls),
+            file=files.of,
         )
         await opened.enter_async_context(page.open(settings.page_port))
 
