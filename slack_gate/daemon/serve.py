@@ -278,7 +278,15 @@ async def _tasks() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 def _later(group: asyncio.TaskGroup) -> Callable[[Coroutine[Any, Any, None]], object]:
-    return lambda work: group.create_task(_guarded(work))
+    def begin(work: Coroutine[Any, Any, None]) -> None:
+        guarded = _guarded(work)
+        try:
+            group.create_task(guarded)
+        except RuntimeError:  # the daemon stops: what was decided is on file, its words are not said any more
+            guarded.close()
+            work.close()
+
+    return begin
 
 
 async def _guarded(work: Coroutine[Any, Any, None]) -> None:
