@@ -49,7 +49,9 @@ async def test_a_host_that_is_cut_off_and_comes_back() -> None:
 
             town.pause = True  # the person does not look for a while
             town.ask("a")
-            card = await town.ana.wait_for_message(lambda m: m.has_button("Approve") and "call-00002" in m.plain(), SOON)
+            card = await town.ana.wait_for_message(
+                lambda m: m.has_button("Approve") and "call-00002" in m.plain(), SOON
+            )
             net.cut("a")
             decision, why = (town.ask("a"), await answer(town, 3))[1]
             assert decision == "deny"
