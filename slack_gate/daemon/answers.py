@@ -70,6 +70,8 @@ class Answers(Ground):
                 raise Gone("The rule that it was allowed by does not cover it any more. Ask again.")
             return replace(answer, command=coverage.command if coverage.command != event.command else None)
         text = self._released.text(row, approved, event.command, self._clock())
+        if text is None and self._judge.cages:
+            text = await in_thread(lambda: self._released.network(approved))
         self._released.forget(row.id)
         return replace(answer, command=text or None)
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from slack_gate.core import network_git
 from slack_gate.core.answer import Answer, deny
 from slack_gate.core.event import ToolEvent
 from slack_gate.core.ports import Clock, Entry, Files, Store, Waiting
@@ -94,7 +95,8 @@ class Ground:
 
     def _digest_now(self, event: ToolEvent, key: str) -> str:
         """What an approval of it is bound to; reads files, so it may take a moment."""
-        return digest(event, key, self._house.host, {**scripts_of(event), **leads_of(event)})
+        bound = {**scripts_of(event), **leads_of(event), **network_git.bound(event)}
+        return digest(event, key, self._house.host, bound)
 
     async def _unfit_text(self, request: Request, event: ToolEvent) -> str | None:
         """Why the call with another text cannot be put in place of the one that `request` asks for."""

@@ -50,3 +50,21 @@ async def test_a_host_that_runs_its_own_text_is_asked_for_the_remote_too(
         said = await answer(one, "git push", house.repo, rewritable=False)
         assert said is not None and (said.command or "").endswith("git push") and "net_git" not in (said.command or "")
         assert await answer(one, "git pull", house.repo, rewritable=False) is None
+
+
+async def test_an_approved_push_goes_by_the_wrapper_to_the_address_shown(
+    house: House, remote: Path, tmp_path: Path
+) -> None:
+    ahead(house)
+    async with gate(tmp_path) as one:
+        asked = await one.asked(one.event("git push origin HEAD:new", str(house.repo), rewritable=True))
+        assert asked.why.endswith("approved, it runs by slack-gate's own git")
+        await one.click(asked, Choice.APPROVE)
+        said = await one.answer()
+        assert said.command is not None and "net_git.py" in said.command
+        assert run(said.command, house).returncode == 0 and "new" in git(remote, "branch")
+        again = await one.asked(one.event("git push origin HEAD:other", str(house.repo), rewritable=True))
+        git(house.repo, "config", "remote.origin.url", "https://example.com/x.git")
+        await one.click(again, Choice.APPROVE)
+        refused = await one.answer()
+        assert refused.command is None and refused.ruling.name == "DENY", refused
