@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import structlog
 
 from slack_gate.core.answer import Answer, Ruling
-from slack_gate.core.event import ToolEvent
+from slack_gate.core.event import MalformedEvent, ToolEvent
 from slack_gate.core.ports import Clock, Event, Executor, Store
 from slack_gate.core.request import Request, State
 from slack_gate.core.run import MAX_TIMEOUT_S, STOPPED, Ran, Result, not_started, printable, unknown
@@ -32,6 +32,7 @@ log = structlog.get_logger()
 _ONCE = (
     "This was run before, or it was approved before slack-gate was started again; an approval counts once. Ask anew."
 )
+_UNMASKED = "[not kept: it could not be masked in time]"
 
 
 class Place(Protocol):
@@ -233,7 +234,10 @@ class Runs:
 
     async def _finished(self, run: str, result: Result) -> None:
         size = len(result.stdout) + len(result.stderr)
-        shown = await apart(lambda: (mask(printable(result.stdout)), mask(printable(result.stderr))), size)
+        try:
+            shown = await apart(lambda: (mask(printable(result.stdout)), mask(printable(result.stderr))), size)
+        except MalformedEvent:  # it ran all the same, and that is on file before anybody is told
+            shown = _UNMASKED, _UNMASKED
         ended = await self._store.finished(run, result, *shown, self._clock())
         self._gate.ended([ended] if ended else [])
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import wait
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,9 +20,11 @@ from slack_gate.core.event import RUNS, ToolEvent
 from slack_gate.core.ports import Event, Verdict
 from slack_gate.core.request import Choice, Request, State
 from slack_gate.core.run import UNKNOWN, Ran, Result
+from slack_gate.daemon import apart
 from slack_gate.daemon.gate import Caller
 from slack_gate.daemon.runs import Runs
 from slack_gate.executors.cage import Cage
+from slack_gate.store.tables import runs as runs_table
 from tests.daemon.desk import Desk, desk
 
 SBOX = Path(__file__).parents[2] / "cage" / "sbox"
@@ -335,3 +339,24 @@ async def test_a_time_out_is_no_exit_code(place: Place) -> None:
     ran = await task
     assert ran.as_dict()["timedOut"] is True and ran.as_dict()["exitCode"] is None
     assert json.dumps(ran.as_dict()["stdout"]) == '"half\\n"'
+
+
+async def test_what_cannot_be_masked_in_time_has_run_all_the_same(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, request = await place.asking("make it", "sandboxer")
+    await place.d.click(request)
+    await place.held.started.get()
+    free = threading.Event()
+    busy = [apart._few.submit(free.wait) for _ in range(2)]  # other long ones have the threads
+    monkeypatch.setattr(apart, "LIMIT_S", 0.1)
+    try:
+        place.held.ends.put_nowait(Result(0, b"x" * (apart.LONG + 1)))
+        ran = await task
+    finally:
+        free.set()
+        wait(busy)
+    assert ran.result is not None and (ran.result.exit_code, ran.result.known) == (0, True)
+    assert await place.state(request.id) is State.FINISHED
+    kept = await place.d.store.read(lambda c: c.execute(runs_table.select()).one())
+    assert "could not be masked" in kept.stdout
