@@ -87,7 +87,9 @@ class Answers(Ground):
 
     async def _edited(self, row: Request, event: ToolEvent) -> tuple[ToolEvent, str]:
         """The call as a person changed it, here or on another daemon, and the digest it must have. Raises Gone."""
-        if (here := self._released.edit(row.id)) is not None:
+        async with self._editing:  # a click on its way has kept its text, or will not
+            here = self._released.edit(row.id)
+        if here is not None:
             return here
         if (text := await self._store.taken(row.id)) is None:
             raise Gone("It was approved with a change, and slack-gate was started again since. Ask again.")

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
+import structlog
+
 from slack_gate.core import rules
+from slack_gate.core.event import MalformedEvent, ToolEvent
 from slack_gate.core.offers import Offers
 from slack_gate.core.ports import Click, Entry, LookBack, Verdict
 from slack_gate.core.request import BY_SLACK, Choice, Decision, Request, Scope, State
@@ -14,6 +17,8 @@ from slack_gate.daemon.apart import in_thread
 from slack_gate.daemon.ends import Ends
 from slack_gate.daemon.memory import look_back
 from slack_gate.errors import GateError
+
+log = structlog.get_logger()
 
 _OTHER_FILE = "The file has changed since this was drawn. The card is drawn anew; look at it again."
 _KEPT = frozenset({Verdict.COUNTED, Verdict.EXTENDED, Verdict.LIFTED})  # on file, and nothing ended
@@ -28,6 +33,8 @@ class Clicks(Ends):
             # One changed text at a time: the one that is kept is the one that decided.
             async with self._editing if decision.edited is not None else nullcontext():
                 click = await self._decide(decision)
+        except MalformedEvent as error:  # what is looked at before took too long; nothing was filed
+            click = Click(Verdict.UNFIT, await self._store.request(decision.request), why=f"{error} Press again.")
         except GateError:
             self._unrecorded.add(decision.request)  # committed perhaps; the person is told no, and so is the agent
             self._waiting.wake(decision.request)
@@ -36,7 +43,7 @@ class Clicks(Ends):
             self._unrecorded.discard(decision.request)
             self.ended([click.request] if click.request else [])
             if click.rules:
-                await self.release_covered()
+                await self._let_go()
         elif click.verdict in _KEPT:
             self._changed()
         else:
@@ -93,12 +100,20 @@ class Clicks(Ends):
                 self.ended([ended] if ended else [])
         self._rules_seen = scopes
 
+    async def _let_go(self) -> None:
+        """As `release_covered`; that it fails makes no click undecided, and what is covered waits for a person."""
+        try:
+            await self.release_covered()
+        except GateError as error:
+            log.error("what a new rule covers waits on", error=str(error))
+
     async def _decide(self, decision: Decision) -> Click:
         if not self._is_approver(decision):
             return Click(Verdict.FOREIGN, await self._store.request(decision.request))
         if decision.choice is Choice.LIFT:
             return await self._lift(decision)
         keys: Sequence[rules.Key] = ()
+        changed: tuple[ToolEvent, str] | None = None
         # A plain yes or no needs no look before: digest and state are compared where it is filed.
         if decision.edited is not None or decision.choice in (Choice.ALWAYS, Choice.CAGED):
             request = await self._store.request(decision.request)
@@ -106,9 +121,15 @@ class Clicks(Ends):
                 if (no := await self._impossible(decision, request)) is not None:
                     return no
                 keys = self._judge.rememberable(request.event) if decision.choice is Choice.ALWAYS else ()
+                if decision.edited is not None and request.home == self._house.home:
+                    event = _with_text(request, decision.edited)
+                    changed = event, await self._digest(event, request.key)
         if decision.choice not in (Choice.DENY, Choice.MORE) and (other := await self._other_file(decision)):
             return Click(Verdict.UNFIT, other, why=_OTHER_FILE)
-        return await self._store.decided(decision, keys, [str(key) for key in keys], self._clock())
+        click = await self._store.decided(decision, keys, [str(key) for key in keys], self._clock())
+        if changed is not None and click.verdict is Verdict.DECIDED:  # else another daemon's may have decided
+            self._released.edited(decision.request, *changed)
+        return click
 
     async def _impossible(self, decision: Decision, request: Request) -> Click | None:
         """What speaks against this answer, whoever gives it."""
@@ -121,20 +142,17 @@ class Clicks(Ends):
         return None if unfit is None else Click(Verdict.UNFIT, request, why=unfit)
 
     async def _unfit(self, decision: Decision, request: Request) -> str | None:
-        """Why the text put in place, or the cage, cannot be; keeps the text when it can."""
-        event = replace(request.event, rewritable=request.rewritable)
+        """Why the text put in place, or the cage, cannot be."""
         as_it_is = decision.edited is None and decision.choice is not Choice.CAGED
         if request.quorum > 1 and not as_it_is:
             return "Several people must approve it, so it is approved or denied as it is."
         if decision.edited is not None:
             if request.command is None or not request.rewritable:
                 return "This call cannot be changed here. Approve or deny it as it is."
-            event = replace(event, tool_input={**event.tool_input, "command": decision.edited})
-            unfit = await self._unfit_text(request, event)
+            unfit = await self._unfit_text(request, _with_text(request, decision.edited))
             if unfit is not None or not decision.edited.strip():
                 return unfit or "The command is empty."
-            if request.home == self._house.home:
-                self._released.edited(request.id, event, await self._digest(event, request.key))
+        event = _with_text(request, decision.edited)
         if decision.choice is Choice.CAGED and self._released.caged(event) is None:
             return "This call cannot be run in the cage. Approve or deny it as it is."
         return None
@@ -159,6 +177,12 @@ class Clicks(Ends):
         if decision.by != BY_SLACK:  # who may use the page or the terminal is seen to there
             return decision.by in self._doors
         return decision.user in self._house.approvers and decision.team == self._house.team
+
+
+def _with_text(request: Request, text: str | None) -> ToolEvent:
+    """The call, with another text where there is one."""
+    event = replace(request.event, rewritable=request.rewritable)
+    return event if text is None else replace(event, tool_input={**event.tool_input, "command": text})
 
 
 def _denied_words(denied: Sequence[Request]) -> str:

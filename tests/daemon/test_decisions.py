@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from slack_gate.core.answer import Answer, Ruling
-from slack_gate.core.ports import Verdict
-from slack_gate.core.request import Choice, Request, Scope, State
+from slack_gate.core.ports import Click, Verdict
+from slack_gate.core.request import Choice, Decision, Request, Scope, State
+from slack_gate.daemon import apart
 from slack_gate.daemon.gate import Caller
-from slack_gate.errors import ConfigError
+from slack_gate.errors import ConfigError, StoreError
 from slack_gate.slack.cards import card
 from slack_gate.slack.lists import listing
 from tests.daemon.desk import Desk, desk
@@ -129,6 +130,39 @@ async def test_of_two_changes_at_once_the_one_that_decided_runs(tmp_path: Path) 
         assert sorted(click.verdict for click in clicks) == [Verdict.DECIDED, Verdict.ENDED]
         row = await d.store.request(request.id)
         assert row is not None and (await d.answer()).command == row.edited
+
+
+async def test_a_change_that_another_daemon_was_first_with_leaves_nothing_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with desk(tmp_path) as d:
+        request = await d.asked(d.event("deploy", rewritable=True))
+        decided = d.store.decided
+
+        async def second(decision: Decision, *rest: Any) -> Click:
+            theirs = await decided(replace(decision, edited="deploy --theirs"), *rest)
+            assert theirs.verdict is Verdict.DECIDED
+            d.gate.ended([request])  # this daemon hears of it while the click is on its way
+            await asyncio.sleep(0.2)
+            return await decided(decision, *rest)
+
+        monkeypatch.setattr(d.store, "decided", second)
+        assert (await d.click(request, edited="deploy --ours")).verdict is Verdict.ENDED
+        answer = await d.answer()
+        assert (answer.ruling, answer.command) == (Ruling.DENY, None)
+
+
+async def test_a_look_that_takes_too_long_decides_nothing_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with desk(tmp_path) as d:
+        request = await d.asked(d.event("deploy", rewritable=True))
+        with monkeypatch.context() as patched:
+            patched.setattr(apart, "LIMIT_S", 0.0)
+            click = await d.click(request, edited="deploy -a")
+        assert (click.verdict, click.why[-12:]) == (Verdict.UNFIT, "Press again.")
+        assert (await d.click(request, edited="deploy -a")).verdict is Verdict.DECIDED
+        assert (await d.answer()).command == "deploy -a"
 
 
 # Several people
@@ -365,6 +399,22 @@ async def test_a_rule_saved_lets_go_what_waits_and_is_covered(tmp_path: Path) ->
         assert await d.state(other) is State.PENDING
         [rule] = await d.store.rules()
         assert rule.uses == 1 and rule.used_at == d.clock.now
+
+
+async def test_always_is_decided_also_where_what_it_covers_cannot_be_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object) -> Any:
+        raise StoreError("The database is away.")
+
+    async with desk(tmp_path) as d:
+        first, second = await d.asked(d.event("touch a")), await d.asked(d.event("touch b"))
+        with monkeypatch.context() as patched:
+            patched.setattr(d.store, "remembered", away)
+            click = await d.click(first, Choice.ALWAYS)
+        assert click.verdict is Verdict.DECIDED and click.rules
+        assert (await d.answer()).ruling is Ruling.ALLOW
+        assert await d.state(second) is State.PENDING
 
 
 async def test_always_over_something_denied(tmp_path: Path) -> None:
