@@ -6,7 +6,7 @@ What is remembered is the remote with every address it has. A changed address as
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from cage import cage_policy as policy
 from cage import net_git
@@ -14,6 +14,7 @@ from slack_gate.core.caged import works_caged
 from slack_gate.core.event import ToolEvent
 from slack_gate.core.respell import reworded
 
+BY_WRAPPER = "approved, it runs by slack-gate's own git"  # for the card; then it runs so, or not at all
 WRAPPER = os.path.join(os.path.dirname(os.path.abspath(net_git.__file__)), "net_git.py")
 
 
@@ -30,21 +31,25 @@ def remotes(event: ToolEvent) -> tuple[tuple[str, ...], ...]:
 
 def _remotes(event: ToolEvent) -> tuple[tuple[str, ...], ...]:
     plans = [net_git.plan(argv, event.cwd) for argv in _network(event)]
-    words = [
-        ("git", "remote", *remote, "of", os.path.dirname(made.repository.common))
-        for made in plans
-        for remote in made.remotes
-    ]
-    return tuple(dict.fromkeys(words))
+    return tuple(dict.fromkeys(words for made in plans for words in _words(made)))
 
 
-def bound(event: ToolEvent) -> dict[str, str]:
-    """What an approval of a green call with git that uses the network is bound to: each remote's addresses, by name.
+def _words(made: net_git.Plan) -> list[tuple[str, ...]]:
+    return [("git", "remote", *remote, "of", os.path.dirname(made.repository.common)) for remote in made.remotes]
 
-    Empty for any other call, so also once the repository is no longer fit. Where it is still the same, the wrapper may
+
+def is_remote(words: tuple[str, ...]) -> bool:
+    """Whether this key is one of `remotes`, and not the name of a command."""
+    return words[:2] == ("git", "remote") and words[-2:-1] == ("of",)
+
+
+def bound(found: Iterable[tuple[str, ...]]) -> dict[str, str]:
+    """What an approval of a call with these `remotes` is bound to: each one's addresses, by name.
+
+    Empty for a call without, so also once the repository is no longer fit. Where it is still the same, the wrapper may
     run in place of the approved text: it speaks to the addresses that were shown, and runs nothing planted since.
     """
-    return {" ".join((*words[:3], *words[-2:])): " ".join(words[3:-2]) for words in remotes(event)}
+    return {" ".join((*words[:3], *words[-2:])): " ".join(words[3:-2]) for words in found}
 
 
 def uses_network(event: ToolEvent) -> bool:
@@ -52,12 +57,15 @@ def uses_network(event: ToolEvent) -> bool:
     return _is_green(event) and bool(_network(event))
 
 
-def why(event: ToolEvent, known: Iterable[tuple[str, ...]]) -> str:
-    """Why it is asked, for the card, given the keys that are remembered: the new address, and the old one if any."""
+def why(event: ToolEvent, known: Iterable[tuple[str, ...]]) -> tuple[str, tuple[tuple[str, ...], ...]]:
+    """Why it is asked, for the card, given the keys that are remembered: the new address, and the old one if any.
+
+    With it its `remotes`, as they were told there: an approval is for these, whatever is written elsewhere meanwhile.
+    """
     try:
         asked = _remotes(event)
     except (policy.Gated, OSError, ValueError) as problem:
-        return f"this use of a remote is asked each time: {problem}"
+        return f"this use of a remote is asked each time: {problem}", ()
     known = set(known)
     parts = []
     for words in asked:
@@ -67,11 +75,15 @@ def why(event: ToolEvent, known: Iterable[tuple[str, ...]]) -> str:
         old = [k for k in known if k[:3] == words[:3] and k[-2:] == words[-2:]]
         before = f"; allowed before was {' '.join(old[-1][3:-2])}" if old else ""
         parts.append(f"the remote {name} of {place} is {' '.join(words[3:-2])}{before}")
-    return "; ".join(parts) or "the remote is known"
+    return "; ".join(parts) or "the remote is known", asked
 
 
-def wrapped(event: ToolEvent, programs: Mapping[str, str]) -> str | None:
-    """The text to run for a green call whose remotes are all remembered; None where it is to be asked instead.
+def wrapped(
+    event: ToolEvent, programs: Mapping[str, str], allowed: Collection[tuple[str, ...]] | None = None
+) -> str | None:
+    """The text to run for a green call whose remotes are all among `allowed`; None where it is to be asked instead.
+
+    Without `allowed` whatever they are: to know whether it could be. Each look finds what is written then.
 
     Network git runs by the wrapper, local git in the cage where that is no loss; every other byte stays.
     """
@@ -87,7 +99,10 @@ def wrapped(event: ToolEvent, programs: Mapping[str, str]) -> str | None:
     def words(argv: tuple[str, ...]) -> tuple[str, ...] | None:
         if not _is_network(argv):
             return (programs["sbox"], programs["git"]) if caged else (programs["git"],)
-        agreed = [" ".join(remote) for remote in net_git.plan(argv, event.cwd).remotes]
+        made = net_git.plan(argv, event.cwd)
+        if allowed is not None and not set(allowed).issuperset(_words(made)):
+            raise policy.Gated("a remote is another one by now")
+        agreed = [" ".join(remote) for remote in made.remotes]
         start = (programs["python3"], "-I", "-S", WRAPPER, programs["sbox"], programs["git"])
         return (*start, *agreed, "--", "git")
 

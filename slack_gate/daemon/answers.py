@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from slack_gate.core import network_git
 from slack_gate.core.answer import Answer, changed, deny, settled
 from slack_gate.core.event import ToolEvent
 from slack_gate.core.request import BY_RULES, Request, State
@@ -59,31 +61,38 @@ class Answers(Ground):
     async def _allowed(self, row: Request, event: ToolEvent) -> Answer:
         """What a person approved, as it was approved. Raises Gone."""
         approved, bound = (event, row.digest) if row.edited is None else await self._edited(row, event)
-        if (changed_since := await in_thread(lambda: self._changed_since(row, approved, bound))) is not None:
+        changed_since, remotes = await in_thread(lambda: self._changed_since(row, approved, bound))
+        if changed_since is not None:
             raise Gone(changed_since)
         answer = settled(row)
         if row.edited is not None:
             answer = replace(answer, advice=changed(row, approved.command or ""))
         if row.via == BY_RULES:
-            coverage = self._released.remembered(event, await self._store.rules(), self._clock(), row.caged)
+            coverage = self._judge.covered(event, await self._store.rules(), self._clock(), row.caged)
             if coverage is None:
                 raise Gone("The rule that it was allowed by does not cover it any more. Ask again.")
             return replace(answer, command=coverage.command if coverage.command != event.command else None)
         text = self._released.text(row, approved, event.command, self._clock())
         if text is None and self._judge.cages:
-            text = await in_thread(lambda: self._released.network(approved))
+            text = await in_thread(lambda: self._released.network(approved, remotes))
+        if text is None and row.edited is None and network_git.BY_WRAPPER in row.why:
+            raise Gone("It was approved to run by slack-gate's own git, and cannot be run so now. Ask again.")
         self._released.forget(row.id)
         return replace(answer, command=text or None)
 
-    def _changed_since(self, row: Request, approved: ToolEvent, bound: str) -> str | None:
-        """Why what was approved is not what would run now; reads files, so it may take a moment."""
-        if self._digest_now(approved, row.key) != bound:
-            return _CHANGED
+    def _changed_since(
+        self, row: Request, approved: ToolEvent, bound: str
+    ) -> tuple[str | None, Sequence[tuple[str, ...]]]:
+        """Why what was approved is not what would run now, and the remotes that this was found of; reads files, so it
+        may take a moment."""
+        remotes = network_git.remotes(approved)
+        if self._digest_now(approved, row.key, remotes) != bound:
+            return _CHANGED, remotes
         if (refused := self._judge.refused(approved)) is not None:
-            return f"It was approved, and would be refused now. {refused}"
+            return f"It was approved, and would be refused now. {refused}", remotes
         if self._files is not None and row.id in self._shown_files and self._files.changed(row):
-            return _OTHER_FILE  # a click on another daemon has not looked
-        return None
+            return _OTHER_FILE, remotes  # a click on another daemon has not looked
+        return None, remotes
 
     async def _edited(self, row: Request, event: ToolEvent) -> tuple[ToolEvent, str]:
         """The call as a person changed it, here or on another daemon, and the digest it must have. Raises Gone."""

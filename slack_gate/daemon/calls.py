@@ -111,7 +111,7 @@ class Calls(Ground):
         request = replace(self._new(event, caller, why), quorum=ask.demands.approvals, caged=caged)
         if (too_long := await apart(lambda: self._unshowable(request), caller.size)) is not None:
             return await self._refused(event, too_long)
-        request = replace(request, digest=await self._digest(event, request.key))
+        request = replace(request, digest=await self._digest(event, request.key, ask.remotes))
         if (files := self._files) is not None and event.tool in cage_policy.FILE_TOOLS:
             await in_thread(lambda: files.look(request))
             self._shown_files.add(request.id)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import structlog
 
-from slack_gate.core import rules
+from slack_gate.core import network_git, rules
 from slack_gate.core.event import MalformedEvent, ToolEvent
 from slack_gate.core.offers import Offers
 from slack_gate.core.ports import Click, Entry, LookBack, Verdict
@@ -21,6 +21,7 @@ from slack_gate.errors import GateError
 log = structlog.get_logger()
 
 _OTHER_FILE = "The file has changed since this was drawn. The card is drawn anew; look at it again."
+_CHANGED_SINCE = "What it names has changed since it was asked, so nothing of it is remembered. Deny it."
 _KEPT = frozenset({Verdict.COUNTED, Verdict.EXTENDED, Verdict.LIFTED})  # on file, and nothing ended
 
 
@@ -95,7 +96,7 @@ class Clicks(Ends):
             event = replace(request.event, rewritable=request.rewritable)
             if request.quorum > 1 or not self._judge.rememberable(event):
                 continue
-            if (coverage := self._released.remembered(event, saved, now, request.caged)) is not None:
+            if (coverage := self._judge.covered(event, saved, now, request.caged)) is not None:
                 ended = await self._store.remembered(request.id, request.digest, coverage.rules, now)
                 self.ended([ended] if ended else [])
         self._rules_seen = scopes
@@ -120,7 +121,10 @@ class Clicks(Ends):
             if request is not None and request.state is State.PENDING and decision.digest == request.digest:
                 if (no := await self._impossible(decision, request)) is not None:
                     return no
-                keys = self._judge.rememberable(request.event) if decision.choice is Choice.ALWAYS else ()
+                if decision.choice is Choice.ALWAYS:
+                    if (found := await in_thread(lambda: self._keys_shown(request))) is None:
+                        return Click(Verdict.UNFIT, request, why=_CHANGED_SINCE)
+                    keys = found
                 if decision.edited is not None and request.home == self._house.home:
                     event = _with_text(request, decision.edited)
                     changed = event, await self._digest(event, request.key)
@@ -130,6 +134,17 @@ class Clicks(Ends):
         if changed is not None and click.verdict is Verdict.DECIDED:  # else another daemon's may have decided
             self._released.edited(decision.request, *changed)
         return click
+
+    def _keys_shown(self, request: Request) -> Sequence[rules.Key] | None:
+        """What Always saves; None where the call leads elsewhere than when it was asked, so that another thing was
+        shown. Another daemon's files are not here to be looked at."""
+        keys = self._judge.rememberable(request.event)
+        if request.home != self._house.home:
+            return keys
+        remotes = network_git.remotes(request.event)
+        named = tuple(key.words for key in keys)
+        same = named == remotes or not (remotes or any(network_git.is_remote(words) for words in named))
+        return keys if same and self._digest_now(request.event, request.key, remotes) == request.digest else None
 
     async def _impossible(self, decision: Decision, request: Request) -> Click | None:
         """What speaks against this answer, whoever gives it."""

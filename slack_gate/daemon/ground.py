@@ -90,12 +90,13 @@ class Ground:
             reason=reason,
         )
 
-    async def _digest(self, event: ToolEvent, key: str) -> str:
-        return await in_thread(lambda: self._digest_now(event, key))
+    async def _digest(self, event: ToolEvent, key: str, remotes: Sequence[tuple[str, ...]] | None = None) -> str:
+        return await in_thread(lambda: self._digest_now(event, key, remotes))
 
-    def _digest_now(self, event: ToolEvent, key: str) -> str:
-        """What an approval of it is bound to; reads files, so it may take a moment."""
-        bound = {**scripts_of(event), **leads_of(event), **network_git.bound(event)}
+    def _digest_now(self, event: ToolEvent, key: str, remotes: Sequence[tuple[str, ...]] | None = None) -> str:
+        """What an approval of it is bound to; reads files, so it may take a moment. `remotes`, where they are known."""
+        remotes = network_git.remotes(event) if remotes is None else remotes
+        bound = {**scripts_of(event), **leads_of(event), **network_git.bound(remotes)}
         return digest(event, key, self._house.host, bound)
 
     async def _unfit_text(self, request: Request, event: ToolEvent) -> str | None:

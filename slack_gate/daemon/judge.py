@@ -56,10 +56,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """`why` is a clause for the card."""
+    """`why` is a clause for the card; it tells of `remotes`, None where it tells of none (`core/network_git.py`)."""
 
     why: str
     demands: Demands = NOTHING
+    remotes: Sequence[tuple[str, ...]] | None = None
     may_be_remembered: ClassVar[bool] = True
 
 
@@ -125,6 +126,14 @@ class Judge:
             return Allow(Answer(Ruling.SILENT), "ungated", "policy")
         by = partial(self._remembered, event, judged, demands)
         return by((), 0.0) if demands.forgettable else Recall(by)
+
+    def covered(self, event: ToolEvent, saved: Sequence[rules.Rule], now: float, caged: bool) -> rules.Coverage | None:
+        """What lets a call go that waits, as it would let it pass if it were asked now; None: a person decides."""
+        coverage = self._released.remembered(event, saved, now, caged)
+        if coverage is None or not (self._cages and event.rewritable and network_git.uses_network(event)):
+            return coverage
+        text = self._released.network(event, _allowed(event, saved, now))
+        return None if text is None else replace(coverage, command=text)
 
     def placed(self, event: ToolEvent) -> ToolEvent:
         """A run with the executor that the policy names for it."""
@@ -212,13 +221,13 @@ class Judge:
         cage starts and the host runs another text; elsewhere it is green like any other."""
         coverage = rules.covered(event, saved, now)
         if coverage is None:
-            why = network_git.why(event, [rule.key.words for rule in saved])
+            why, remotes = network_git.why(event, [rule.key.words for rule in saved])
             if self._cages and self._released.network(event) is not None:
-                why = f"{why}; approved, it runs by slack-gate's own git"
-            return self._ask(event, why, demands)
+                why = f"{why}; {network_git.BY_WRAPPER}"
+            return self._ask(event, why, demands, remotes)
         if not (self._cages and event.rewritable):
             return self._green(event, judged, demands)
-        if (text := self._released.network(event)) is None:
+        if (text := self._released.network(event, _allowed(event, saved, now))) is None:
             return self._ask(event, "network git cannot run by its wrapper here", demands)
         return _by_rules(coverage, text)
 
@@ -231,9 +240,15 @@ class Judge:
             return "allowlist"
         return "green" if event.executor == "cage" and judged.verdict == "green" else None
 
-    def _ask(self, event: ToolEvent, why: str, demands: Demands) -> Ask | Refuse:
+    def _ask(
+        self, event: ToolEvent, why: str, demands: Demands, remotes: Sequence[tuple[str, ...]] | None = None
+    ) -> Ask | Refuse:
         unfit = None if event.executor is not None else self._released.unfit(event, self._cages)
-        return Ask(why, demands) if unfit is None else Refuse(unfit)
+        return Ask(why, demands, remotes) if unfit is None else Refuse(unfit)
+
+
+def _allowed(event: ToolEvent, saved: Sequence[rules.Rule], now: float) -> Sequence[tuple[str, ...]]:
+    return [rule.key.words for rule in saved if rule.counts(event, now)]
 
 
 def _by_rules(coverage: rules.Coverage, text: str | None) -> Allow:

@@ -6,7 +6,7 @@ True texts are kept here, in memory, until they are fetched: on disk they are ma
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from slack_gate.core import network_git, rules
@@ -44,9 +44,9 @@ class Released:
         """What runs unasked; None when it cannot be made sure. A call without a shell text needs no pin: then ""."""
         return "" if command is None else pinned(command, self._programs)
 
-    def network(self, event: ToolEvent) -> str | None:
-        """Git that speaks to a remote, by its wrapper; None where it cannot be."""
-        return network_git.wrapped(event, self._programs)
+    def network(self, event: ToolEvent, allowed: Collection[tuple[str, ...]] | None = None) -> str | None:
+        """Git that speaks to a remote, one of `allowed`, by its wrapper; None where it cannot be."""
+        return network_git.wrapped(event, self._programs, allowed)
 
     def caged(self, event: ToolEvent) -> str | None:
         """The call in the cage, pinned; None where it cannot be."""

@@ -265,14 +265,14 @@ def test_the_remote_that_git_would_take(house: House, remote: Path) -> None:
 
 def test_a_changed_address_shows_both(house: House, remote: Path) -> None:
     (first,) = network_git.remotes(event(house, "git push"))
-    assert network_git.why(event(house, "git push"), []) == (f"the remote origin of {house.repo} is {first[3]}")
+    assert network_git.why(event(house, "git push"), [])[0] == (f"the remote origin of {house.repo} is {first[3]}")
     git(house.repo, "config", "remote.origin.url", "https://example.com/x.git")
-    assert network_git.why(event(house, "git push"), [first, ("git", "push")]) == (
+    assert network_git.why(event(house, "git push"), [first, ("git", "push")])[0] == (
         f"the remote origin of {house.repo} is https://example.com/x.git; allowed before was {first[3]}"
     )
     (second,) = network_git.remotes(event(house, "git push"))
-    assert network_git.why(event(house, "git push"), [second]) == "the remote is known"
-    told = network_git.why(event(house, "git pull --all"), [])
+    assert network_git.why(event(house, "git push"), [second]) == ("the remote is known", (second,))
+    told, _ = network_git.why(event(house, "git pull --all"), [])
     assert told == "this use of a remote is asked each time: this form of pull cannot be done in two steps"
 
 
@@ -291,19 +291,32 @@ def test_an_address_with_a_secret_is_neither_kept_nor_shown(url: str, kept: bool
     git(house.repo, "config", "remote.origin.url", url)
     assert house.bash("git push") == "green"
     assert bool(network_git.remotes(event(house, "git push"))) == kept
-    assert (url in network_git.why(event(house, "git push"), [])) == kept
+    assert (url in network_git.why(event(house, "git push"), [])[0]) == kept
+
+
+def test_the_wrapper_speaks_only_to_remotes_that_were_looked_at(house: House, remote: Path) -> None:
+    push = event(house, "git push origin main")
+    shown = network_git.remotes(push)
+    assert network_git.is_remote(shown[0]) and not network_git.is_remote(("git", "remote", "add"))
+    assert network_git.wrapped(push, PROGRAMS, shown) == network_git.wrapped(push, PROGRAMS) is not None
+    git(house.repo, "config", "remote.origin.url", "https://example.com/x.git")
+    assert network_git.wrapped(push, PROGRAMS, shown) is None
+    assert network_git.wrapped(push, PROGRAMS) is not None
 
 
 def test_an_approval_is_bound_to_the_addresses(house: House, remote: Path) -> None:
     address = git(house.repo, "config", "remote.origin.url").strip()
     push = event(house, "git push origin main && git status")
-    assert network_git.bound(push) == {f"git remote origin of {house.repo}": address}
-    assert network_git.bound(event(house, "git status")) == network_git.bound(event(house, "git push --force")) == {}
+    assert network_git.bound(network_git.remotes(push)) == {f"git remote origin of {house.repo}": address}
+    for other in ("git status", "git push --force"):
+        assert network_git.remotes(event(house, other)) == ()
     git(house.repo, "config", "remote.origin.url", "https://example.com/x.git")
-    assert network_git.bound(push) == {f"git remote origin of {house.repo}": "https://example.com/x.git"}
+    assert network_git.bound(network_git.remotes(push)) == {
+        f"git remote origin of {house.repo}": "https://example.com/x.git"
+    }
     (house.repo / ".git" / "hooks").mkdir(exist_ok=True)
     (house.repo / ".git" / "hooks" / "pre-push").write_text("#!/bin/sh\n")
-    assert network_git.bound(push) == {}
+    assert network_git.bound(network_git.remotes(push)) == {}
 
 
 def test_which_calls_use_the_network(house: House, remote: Path) -> None:

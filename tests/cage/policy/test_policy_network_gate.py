@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from slack_gate.core.request import Choice
+from slack_gate.core.answer import Ruling
+from slack_gate.core.ports import Verdict
+from slack_gate.core.request import Choice, State
+from slack_gate.daemon.released import Released
 
 from .conftest import CAGE, House, git
 from .test_policy_gate import answer, gate
@@ -68,3 +72,68 @@ async def test_an_approved_push_goes_by_the_wrapper_to_the_address_shown(
         await one.click(again, Choice.APPROVE)
         refused = await one.answer()
         assert refused.command is None and refused.ruling.name == "DENY", refused
+
+
+async def test_what_a_rule_lets_go_goes_by_the_wrapper_too(house: House, remote: Path, tmp_path: Path) -> None:
+    ahead(house)
+    async with gate(tmp_path) as one:
+        first = await one.asked(one.event("git push origin HEAD:new", str(house.repo), rewritable=True))
+        await one.asked(one.event("git push origin HEAD:other", str(house.repo), rewritable=True))
+        await one.click(first, Choice.ALWAYS)
+        said, covered = await one.answer(), await one.answer()
+        assert all("net_git.py" in (released.command or "") for released in (said, covered)), covered
+
+
+async def test_always_saves_what_was_shown_or_nothing(house: House, remote: Path, tmp_path: Path) -> None:
+    async with gate(tmp_path) as one:
+        asked = await one.asked(one.event("git push", str(house.repo), rewritable=True))
+        git(house.repo, "config", "remote.origin.url", "https://example.com/x.git")
+        click = await one.click(asked, Choice.ALWAYS)
+        assert click.verdict is Verdict.UNFIT and "changed since it was asked" in click.why, click
+        assert await one.store.rules() == []
+        assert await one.state(asked) is State.PENDING
+
+
+async def test_an_address_that_changes_between_two_looks(
+    house: House, remote: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As fast as it may be: what was looked at is what the wrapper is given."""
+    ahead(house)
+    address = git(house.repo, "config", "remote.origin.url").strip()
+    network = Released.network
+
+    def late(self: Released, *rest: Any) -> str | None:
+        git(house.repo, "config", "remote.origin.url", "https://example.com/x.git")
+        try:
+            return network(self, *rest)
+        finally:
+            git(house.repo, "config", "remote.origin.url", address)
+
+    async with gate(tmp_path) as one:
+        asked = await one.asked(one.event("git push", str(house.repo), rewritable=True))
+        with monkeypatch.context() as patched:
+            patched.setattr(Released, "network", late)
+            await one.click(asked)
+            assert (await one.answer()).ruling is Ruling.DENY
+        asked = await one.asked(one.event("git push", str(house.repo), rewritable=True))
+        await one.click(asked, Choice.ALWAYS)
+        assert (await one.answer()).ruling is Ruling.ALLOW
+        monkeypatch.setattr(Released, "network", late)
+        assert await answer(one, "git push", house.repo) is None
+
+
+async def test_the_card_and_the_approval_name_one_address(
+    house: House, remote: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gate(tmp_path) as one:
+        digest = one.gate._digest
+
+        async def late(*rest: Any) -> str:
+            git(house.repo, "config", "remote.origin.url", "https://example.com/x.git")
+            return await digest(*rest)
+
+        monkeypatch.setattr(one.gate, "_digest", late)
+        asked = await one.asked(one.event("git push", str(house.repo), rewritable=True))
+        assert "example.com" not in asked.why
+        await one.click(asked)
+        assert (await one.answer()).ruling is Ruling.DENY
