@@ -120,6 +120,7 @@ class Calls(Ground):
         filed = await self._store.submitted(request, approvers, house.surface, house.escalate)
         if filed.id != request.id:
             self._attendance.forget(request.id)
+            self._unshown(request.id)
         if filed.key != request.key:
             return await self._denied_before(event, filed)
         if filed.digest != request.digest:

@@ -130,6 +130,8 @@ class Clicks(Ends):
                     changed = event, await self._digest(event, request.key)
         if decision.choice not in (Choice.DENY, Choice.MORE) and (other := await self._other_file(decision)):
             return Click(Verdict.UNFIT, other, why=_OTHER_FILE)
+        if decision.choice not in (Choice.DENY, Choice.MORE):
+            decision = replace(decision, revision=self._renewed.get(decision.request, 0))
         click = await self._store.decided(decision, keys, [str(key) for key in keys], self._clock())
         if changed is not None and click.verdict is Verdict.DECIDED:  # else another daemon's may have decided
             self._released.edited(decision.request, *changed)
@@ -180,7 +182,8 @@ class Clicks(Ends):
         request = await self._store.request(decision.request)
         if request is None or request.digest != decision.digest or not await in_thread(lambda: files.changed(request)):
             return None
-        await self._store.renewed(request.id, self._clock())
+        if (renewed := await self._store.renewed(request.id, self._clock())) is not None:
+            self._renewed[request.id] = renewed.revision  # a second press of the same card has not seen it
         self._changed()
         return request
 

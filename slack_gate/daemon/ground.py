@@ -50,6 +50,7 @@ class Ground:
         self._doors = {by for by, is_open in doors.items() if is_open}
         self._attendance = Attendance()
         self._shown_files: set[str] = set()  # pending ones whose card shows a file as it was
+        self._renewed: dict[str, int] = {}  # of those drawn anew: in which revision the file is shown
         self._rules_seen: set[tuple[str, float | None]] = set()  # what waits was held against these: id and end
         self._unrecorded: set[str] = set()
         self._editing = asyncio.Lock()
@@ -69,6 +70,7 @@ class Ground:
         if self._files is not None:
             self._files.forget(request)
         self._shown_files.discard(request)
+        self._renewed.pop(request, None)
 
     async def _refused(self, event: ToolEvent, sentence: str, request: str | None = None) -> Answer:
         await self._store.answered(self._entry(event, "refused", "gate", sentence, request))

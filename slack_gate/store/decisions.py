@@ -34,6 +34,7 @@ _TO_DECIDE = (
         cards.c.approver.label("asked"),
         cards.c.channel,
         cards.c.message,
+        cards.c.revision.label("drawn_in"),
         _head.with_only_columns(_newest.c.seq).scalar_subquery().label("last_seq"),
         _head.with_only_columns(_newest.c.hash).scalar_subquery().label("last_hash"),
     )
@@ -155,6 +156,8 @@ def _refusal(row: Row[*tuple[Any, ...]], request: Request, decision: Decision) -
         return Verdict.FOREIGN
     if decision.surface == ON_HOME:  # no message: it shows each request whole, and the digest binds the button to that
         return None
+    if row.drawn_in < decision.revision:
+        return Verdict.STALE
     # A click can overtake the reply to our post: then the message is not on file yet, and the digest binds it.
     if row.message and (row.channel, row.message) != (decision.channel, decision.message):
         return Verdict.STALE

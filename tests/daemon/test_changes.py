@@ -10,8 +10,13 @@ from typing import Any
 
 import pytest
 
+from slack_gate.core.answer import Ruling
 from slack_gate.core.display import exact
+from slack_gate.core.ports import Verdict
+from slack_gate.core.request import State
 from slack_gate.daemon.files_now import FilesNow
+from slack_gate.store.cards import Cards
+from tests.daemon.desk import SECOND, desk
 from tests.daemon.house import House, house
 from tests.slack.test_cards import literals, request
 
@@ -51,6 +56,35 @@ async def test_a_file_that_changed_is_shown_anew_before_anything_is_decided(tmp_
         assert hook.returncode is None and card.has_button("Approve")
         await h.ana.click(card, "Approve")
         assert (await h.ended(hook)).decision == "allow"
+
+
+async def test_a_second_press_of_a_card_that_shows_the_old_file_decides_nothing(tmp_path: Path, outside: Path) -> None:
+    file = outside / "app.ini"
+    file.write_text("a\n")
+    async with desk(tmp_path) as d:
+        d.gate._files = FilesNow(lambda path: False)
+        call = {"file_path": str(file), "content": "b\n"}
+        asked = await d.asked(d.event(tool="Write", tool_input=call))
+        cards = Cards(d.store.database, "slack")
+        [card] = await cards.due(d.clock.now)
+        await cards.posted(card.id, "D1", "1.1")
+        file.write_text("other\n")
+        assert [(await d.click(asked)).verdict for _ in range(2)] == [Verdict.UNFIT, Verdict.STALE]
+        row = await d.store.request(asked.id)
+        assert row is not None and row.state is State.PENDING
+        await cards.drawn(card.id, row.state, d.clock.now, revision=row.revision)
+        assert (await d.click(asked)).verdict is Verdict.DECIDED
+        assert (await d.answer()).ruling is Ruling.ALLOW
+        assert d.gate._renewed == {}
+
+
+async def test_the_same_call_again_keeps_no_second_look_at_its_file(tmp_path: Path, outside: Path) -> None:
+    async with desk(tmp_path) as d:
+        d.gate._files = FilesNow(lambda path: False)
+        event = d.event(tool="Write", tool_input={"file_path": str(outside / "x"), "content": "b\n"})
+        asked = await d.asked(event)
+        assert await d.gate.submit(event, SECOND) == asked
+        assert d.gate._shown_files == {asked.id}
 
 
 async def test_a_new_file_and_one_that_cannot_be_shown(tmp_path: Path, outside: Path) -> None:
