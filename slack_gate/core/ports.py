@@ -152,6 +152,10 @@ class Files(Protocol):
         """Whether it is another one since; it is then looked at anew."""
         ...
 
+    def differs(self, request: Request) -> bool:
+        """As `changed`, and what was seen stays."""
+        ...
+
     def forget(self, request: str) -> None: ...
 
 

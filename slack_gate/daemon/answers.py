@@ -42,8 +42,11 @@ class Answers(Ground):
             hint = self._judge.explained(event).hint if row.state is State.EXPIRED else ""
             return settled(row, hint)
         try:
+            if request in self._gone:
+                raise Gone(self._gone[request])
             return await self._allowed(row, event)
         except Gone as gone:
+            self._gone[request] = str(gone)
             return await self._refused(event, str(gone), request)
         finally:
             self._unshown(request)
@@ -90,7 +93,7 @@ class Answers(Ground):
             return _CHANGED, remotes
         if (refused := self._judge.refused(approved)) is not None:
             return f"It was approved, and would be refused now. {refused}", remotes
-        if self._files is not None and row.id in self._shown_files and self._files.changed(row):
+        if self._files is not None and row.id in self._shown_files and self._files.differs(row):
             return _OTHER_FILE, remotes  # a click on another daemon has not looked
         return None, remotes
 

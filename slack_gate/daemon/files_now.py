@@ -54,6 +54,11 @@ class FilesNow:
         self._seen[request.id] = _Seen(file, seen.path, state)
         return state != seen.state
 
+    def differs(self, request: Request) -> bool:
+        """As `changed`; what was seen stays."""
+        seen = self._seen.get(request.id)
+        return seen is not None and self._read(seen.path)[1] != seen.state
+
     def forget(self, request: str) -> None:
         self._seen.pop(request, None)
 

@@ -52,6 +52,7 @@ class Ground:
         self._shown_files: set[str] = set()  # pending ones whose card shows a file as it was
         self._renewed: dict[str, int] = {}  # of those drawn anew: in which revision the file is shown
         self._rules_seen: set[tuple[str, float | None]] = set()  # what waits was held against these: id and end
+        self._gone: dict[str, str] = {}  # approved, and not released: why, for whoever asks again
         self._unrecorded: set[str] = set()
         self._editing = asyncio.Lock()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 from slack_gate.core.answer import Ruling
 from slack_gate.core.display import exact
 from slack_gate.core.ports import Verdict
-from slack_gate.core.request import State
+from slack_gate.core.request import Choice, Decision, State
 from slack_gate.daemon.files_now import FilesNow
 from slack_gate.store.cards import Cards
 from tests.daemon.desk import SECOND, desk
@@ -76,6 +77,26 @@ async def test_a_second_press_of_a_card_that_shows_the_old_file_decides_nothing(
         assert (await d.click(asked)).verdict is Verdict.DECIDED
         assert (await d.answer()).ruling is Ruling.ALLOW
         assert d.gate._renewed == {}
+
+
+async def test_what_was_not_released_for_its_file_is_not_released_to_the_same_call_later(
+    tmp_path: Path, outside: Path
+) -> None:
+    """Approved by another daemon, which cannot look at the file."""
+    file = outside / "app.ini"
+    file.write_text("a\n")
+    async with desk(tmp_path) as d:
+        d.gate._files = FilesNow(lambda path: False)
+        event = d.event(tool="Write", tool_input={"file_path": str(file), "content": "b\n"})
+        asked = await d.asked(event)
+        d.waits.append(asyncio.create_task(d.gate.wait(asked.id, event)))
+        file.write_text("other\n")
+        decision = Decision(asked.id, asked.digest, Choice.APPROVE, "human-slack", "U0ANA", "Ana", team="T1")
+        assert (await d.store.decided(decision, (), (), d.clock.now)).verdict is Verdict.DECIDED
+        d.gate._waiting.wake(asked.id)
+        answers = [await d.answer(), await d.answer(), await d.gate.wait(asked.id, event)]
+        assert [answer.ruling for answer in answers] == [Ruling.DENY] * 3
+        assert all("the file has changed since" in answer.reason for answer in answers)
 
 
 async def test_the_same_call_again_keeps_no_second_look_at_its_file(tmp_path: Path, outside: Path) -> None:
