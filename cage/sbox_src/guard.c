@@ -183,8 +183,8 @@ static void look_above(Search *search, const char *zone, const char *cwd) {
 
 /* A server may have given its socket another name since. */
 static void hide_sockets_beside(Search *search, const char *path) {
-    const char *place = text("%.*s", (int)(strrchr(path, '/') - path), path);
-    DIR *directory = opendir(place);
+    const char *place = realpath(text("%.*s/", (int)(strrchr(path, '/') - path), path), NULL);
+    DIR *directory = place ? opendir(place) : NULL;
     struct dirent *entry;
     while (directory && (entry = readdir(directory)))
         if (entry->d_type == DT_SOCK) add_once(&search->hides, text("%s/%s", place, entry->d_name));
@@ -196,11 +196,13 @@ static void hide_sockets(Search *search) {
     List paths = {0};
     find_sockets(&paths);
     for (size_t i = 0; i < paths.count; i++) {
-        if (is_below(paths.at[i], "/run") || is_below(paths.at[i], "/var/run")) continue;
-        if (exists(paths.at[i]))
-            add_once(&search->hides, paths.at[i]);
+        const char *path = paths.at[i];
+        if (is_below(path, "/run") || is_below(path, "/var/run")) continue;
+        const char *real = realpath(path, NULL); /* a server may have written it with `..`, by links, with slashes to spare */
+        if (real)
+            add_once(&search->hides, real);
         else
-            hide_sockets_beside(search, paths.at[i]);
+            hide_sockets_beside(search, path);
     }
 }
 

@@ -8,7 +8,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define RESOLVE_UNIX (1ULL << 16) /* LANDLOCK_ACCESS_FS_RESOLVE_UNIX */
+/* Not in the headers of every system that this is built on. */
+#define RESOLVE_UNIX (1ULL << 16) /* LANDLOCK_ACCESS_FS_RESOLVE_UNIX, Linux 7.1 */
+#define REFER (1ULL << 13)        /* LANDLOCK_ACCESS_FS_REFER, Linux 5.19 */
 enum { ABI_WITH_RULE = 9 };
 
 bool knows_own_sockets(void) {
@@ -18,10 +20,9 @@ bool knows_own_sockets(void) {
 bool keep_to_own_sockets(void) {
     if (!knows_own_sockets()) return true;
     /* every such domain forbids renames between directories that no rule allows */
-    struct landlock_ruleset_attr handled = {.handled_access_fs = RESOLVE_UNIX | LANDLOCK_ACCESS_FS_REFER};
+    struct landlock_ruleset_attr handled = {.handled_access_fs = RESOLVE_UNIX | REFER};
     int rules = (int)syscall(SYS_landlock_create_ruleset, &handled, sizeof handled, 0);
-    struct landlock_path_beneath_attr all = {.allowed_access = LANDLOCK_ACCESS_FS_REFER,
-                                             .parent_fd = open("/", O_PATH | O_CLOEXEC)};
+    struct landlock_path_beneath_attr all = {.allowed_access = REFER, .parent_fd = open("/", O_PATH | O_CLOEXEC)};
     bool kept = rules >= 0 && all.parent_fd >= 0 &&
                 !syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &all, 0) &&
                 !syscall(SYS_landlock_restrict_self, rules, 0);

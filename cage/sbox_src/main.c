@@ -125,13 +125,16 @@ static void allow_many_descriptors(void) {
     setrlimit(RLIMIT_NOFILE, &most);
 }
 
-/* A signal sent to us alone is meant for the command; one typed at the terminal reached the command already, if it is in
- * our session. */
+/* A signal sent to us alone is meant for the command. One typed at the terminal is for all that runs there: it reached
+ * them already, if they are in our session; else it is passed on to their group, which is that of the cage's first process. */
 static void forward(int signal, siginfo_t *info, void *context) {
     (void)context;
-    if (info->si_code > 0 && !alone) return;
+    bool typed = info->si_code > 0;
+    if (typed && !alone) return;
     last_signal = signal;
-    if (command_pid > 0)
+    if (typed && command_pid > 0 && init_pid > 0)
+        kill(-init_pid, signal);
+    else if (command_pid > 0)
         kill(command_pid, signal);
     else if (cage_pid > 0)
         end_cage();

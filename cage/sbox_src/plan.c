@@ -43,7 +43,9 @@ void stand_in(const char *directory) {
 
 const char *near(const char *path) {
     if (!standing || strncmp(path, standing, standing_length) || path[standing_length] != '/') return path;
-    return path + standing_length + 1;
+    const char *name = path + standing_length;
+    while (*name == '/') name++; /* more than one are as good as one, and would lead to the root */
+    return *name ? name : path;
 }
 
 bool exists(const char *path) {

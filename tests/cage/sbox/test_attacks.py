@@ -263,6 +263,19 @@ def test_no_abstract_socket_is_reached(world: World) -> None:
         refused(world, connect(), "@" + name)
 
 
+@pytest.mark.parametrize("spelled", ["{}//common//s", "{}/./common/../common/s", "{}/link/s"])
+def test_a_socket_is_not_reached_however_its_server_spells_it(world: World, spelled: str) -> None:
+    path, link = world.top / "common/s", world.top / "link"
+    link.symlink_to("common")
+    try:
+        with listening(world, spelled.format(world.top).replace("/tmp/", "/tmp//")):
+            path.chmod(0o777)
+            refused(world, connect(), str(path))
+    finally:
+        path.unlink()
+        link.unlink()
+
+
 def test_a_covered_socket_cannot_be_uncovered(world: World, target: list[str]) -> None:
     directory = Path(target[2]) / "d"
     directory.mkdir()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -357,6 +358,19 @@ def test_it_is_installed_with_and_without_a_compiler(tmp_path: Path, compiler: b
         [destination, "sh", "-c", "exit 9"], env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}, check=False
     )
     assert ran.returncode == 9
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="there is no C compiler (cc) to build the program with")
+def test_it_is_built_with_the_headers_of_an_older_kernel(tmp_path: Path) -> None:
+    """Those of Linux 5.15, which Ubuntu 22.04 has, know only the first of the rules."""
+    header = Path("/usr/include/linux/landlock.h")
+    if not header.exists():
+        pytest.skip("the headers here are older than that")
+    (tmp_path / "linux").mkdir()
+    lines = [line for line in header.read_text().splitlines() if not re.match(r"#define LANDLOCK_ACCESS_\w+\s", line)]
+    (tmp_path / "linux/landlock.h").write_text("\n".join(lines))
+    source = CAGE / "sbox_src/landlock.c"
+    subprocess.run(["cc", "-fsyntax-only", "-std=gnu11", "-I", tmp_path, source], check=True)
 
 
 def test_the_profile_keeps_its_two_halves() -> None:

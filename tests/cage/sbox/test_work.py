@@ -415,6 +415,16 @@ def test_control_c_is_for_the_command(world: World) -> None:
     assert on_a_terminal(world, [str(world.sbox), "/usr/bin/python3", "-c", code], talk) == 7
 
 
+def test_control_c_ends_all_of_a_command_that_sees_no_terminal(world: World) -> None:
+    def talk(terminal: int) -> None:
+        read_until(terminal, b"ready")
+        os.write(terminal, b"\x03")
+        read_until(terminal, b"code 130")
+
+    code = 'trap : INT; "$0" bash -c "echo ready; sleep 30; true" </dev/null > >(trap "" INT; exec cat) 2>&1; echo code $?'
+    assert on_a_terminal(world, ["/bin/bash", "-c", code, str(world.sbox)], talk) == 0
+
+
 def test_job_control_in_a_shell(world: World) -> None:
     def talk(terminal: int) -> None:
         os.write(terminal, b"sleep 30\n")
