@@ -57,6 +57,12 @@ def uses_network(event: ToolEvent) -> bool:
     return _is_green(event) and bool(_network(event))
 
 
+def may_use(event: ToolEvent) -> bool:
+    """Whether it speaks to a remote where its repository is, though nothing of that may be here."""
+    line = [segment.argv for segment in policy.read(event.command or "") or []]
+    return any(argv[0] == "git" and any(word in policy.NETWORK for word in argv) for argv in line)
+
+
 def why(event: ToolEvent, known: Iterable[tuple[str, ...]]) -> tuple[str, tuple[tuple[str, ...], ...]]:
     """Why it is asked, for the card, given the keys that are remembered: the new address, and the old one if any.
 

@@ -22,6 +22,7 @@ log = structlog.get_logger()
 
 _OTHER_FILE = "The file has changed since this was drawn. The card is drawn anew; look at it again."
 _CHANGED_SINCE = "What it names has changed since it was asked, so nothing of it is remembered. Deny it."
+_NOT_HERE = "Its remote is known only to the slack-gate that its agent waits for. Approve it once, or deny it."
 _KEPT = frozenset({Verdict.COUNTED, Verdict.EXTENDED, Verdict.LIFTED})  # on file, and nothing ended
 
 
@@ -123,7 +124,8 @@ class Clicks(Ends):
                     return no
                 if decision.choice is Choice.ALWAYS:
                     if (found := await in_thread(lambda: self._keys_shown(request))) is None:
-                        return Click(Verdict.UNFIT, request, why=_CHANGED_SINCE)
+                        here = request.home == self._house.home
+                        return Click(Verdict.UNFIT, request, why=_CHANGED_SINCE if here else _NOT_HERE)
                     keys = found
                 if decision.edited is not None and request.home == self._house.home:
                     event = _with_text(request, decision.edited)
@@ -139,10 +141,10 @@ class Clicks(Ends):
 
     def _keys_shown(self, request: Request) -> Sequence[rules.Key] | None:
         """What Always saves; None where the call leads elsewhere than when it was asked, so that another thing was
-        shown. Another daemon's files are not here to be looked at."""
+        shown. Another daemon's files are not here to be looked at: no remote of its repositories is known."""
         keys = self._judge.rememberable(request.event)
         if request.home != self._house.home:
-            return keys
+            return None if network_git.may_use(request.event) else keys
         remotes = network_git.remotes(request.event)
         named = tuple(key.words for key in keys)
         same = named == remotes or not (remotes or any(network_git.is_remote(words) for words in named))

@@ -32,7 +32,7 @@ async def newest(house: House) -> Request:
 
 async def press(decider: House, card: Any, request: Request, choice: Choice, edited: str | None = None) -> Verdict:
     """A click that Slack has sent to this daemon."""
-    who = {"by": "human-slack", "user": "U0ANA", "name": "Ana", "team": decider.slack.team_id}
+    who: dict[str, Any] = {"by": "human-slack", "user": "U0ANA", "name": "Ana", "team": decider.slack.team_id}
     where = {"channel": card.channel, "message": card.ts}
     click = await decider.running.gate.decide(
         Decision(request.id, request.digest, choice, **who, **where, edited=edited)
@@ -141,6 +141,20 @@ async def test_a_rule_saved_on_another_daemon_lets_go_what_it_covers(
         assert other.returncode is None
         last = [line for line in a.log() if line["decision"] == "approved"]
         assert [line["by"] for line in last] == ["always"]
+
+
+async def test_a_remote_is_not_remembered_where_its_repository_is_not(url: str) -> None:
+    async with street(url) as town:
+        a, b = await town.start("a", wait=300), await town.start("b", wait=300)
+        hook, card = await town.asked("a", "git push origin main")
+        request = await newest(a)
+        who: dict[str, Any] = {"by": "human-slack", "user": "U0ANA", "name": "Ana", "team": b.slack.team_id}
+        where = {"channel": card.channel, "message": card.ts}
+        click = await b.running.gate.decide(Decision(request.id, request.digest, Choice.ALWAYS, **who, **where))
+        assert click.verdict is Verdict.UNFIT and "its agent waits for" in click.why, click
+        assert await b.running.store.rules() == [] and hook.returncode is None
+        await press(b, card, request, Choice.APPROVE)
+        assert (await a.ended(hook, 60)).decision == "allow"
 
 
 async def test_a_rule_lets_nothing_go_that_the_policy_there_has_asked(

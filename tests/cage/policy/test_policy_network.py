@@ -310,6 +310,7 @@ def test_an_approval_is_bound_to_the_addresses(house: House, remote: Path) -> No
     assert network_git.bound(network_git.remotes(push)) == {f"git remote origin of {house.repo}": address}
     for other in ("git status", "git push --force"):
         assert network_git.remotes(event(house, other)) == ()
+        assert network_git.may_use(event(house, other)) == (other != "git status")
     git(house.repo, "config", "remote.origin.url", "https://example.com/x.git")
     assert network_git.bound(network_git.remotes(push)) == {
         f"git remote origin of {house.repo}": "https://example.com/x.git"
