@@ -416,6 +416,7 @@ int main(int argc, char **argv) {
     if (getpid() == 1 && argc == 1 && !strncmp(argv[0], "/proc/self/fd/", 14)) inside(PLAN_FD, REPORT_FD);
     static Run run;
     static Settings settings;
+    signal(SIGCHLD, SIG_DFL); /* whoever ignores it leaves it ignored, and then nobody hears of an end */
     close_inherited_descriptors(kept_descriptor(argc, argv));
     const char *option = argc > 1 ? argv[1] : "";
     if (!strcmp(option, "--help") || !strcmp(option, "-h")) return write_all(1, USAGE, sizeof USAGE - 1) ? 0 : 1;

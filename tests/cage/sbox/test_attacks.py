@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -114,6 +115,29 @@ SECOND_WAYS = {
 @pytest.mark.parametrize("code", SECOND_WAYS.values(), ids=SECOND_WAYS.keys())
 def test_no_second_way_leads_to_a_secret(world: World, target: list[str], code: str) -> None:
     refused(world, code, str(world.home / ".ssh/id_ed25519"), target[2] + "/way")
+
+
+def test_no_linked_secret_is_read_or_stops_a_cage(world: World) -> None:
+    """Settings kept in one place and linked from where programs look for them."""
+    links = {".npm-global/etc/npmrc": "plain/npmrc", ".config/git/credentials": "projects/c", ".julia/servers": "plain/s"}
+    kept = {name: world.home / (name + ".kept") for name in links}
+    try:
+        for name, target in links.items():
+            place = world.home / target
+            if (world.home / name).is_dir():
+                place.mkdir()
+            world.give(place.parent)
+            (place / "auth" if place.is_dir() else place).write_text(LOOT)
+            (world.home / name).rename(kept[name])
+            (world.home / name).symlink_to(place)
+        names = [str(world.home / name) for pair in links.items() for name in pair]
+        refused(world, f'test -e ~/.gitconfig && grep -rqs {LOOT[:4]} "$@"', *names)
+    finally:
+        for name, target in links.items():
+            if kept[name].exists():
+                (world.home / name).unlink()
+                kept[name].rename(world.home / name)
+            shutil.rmtree(world.home / target) if (world.home / target).is_dir() else (world.home / target).unlink()
 
 
 @pytest.mark.parametrize(

@@ -222,6 +222,17 @@ def test_a_command_ended_by_a_signal(world: World, name: str) -> None:
     assert world.caged("bash", "-c", f"kill -{name} $$").returncode == 128 + number
 
 
+def test_a_command_in_a_session_of_its_own_is_waited_for(world: World) -> None:
+    done = world.caged("setsid", "sh", "-c", "sleep 0.2; echo done; exit 3")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "done\n", "")
+
+
+def test_a_caller_that_ignores_the_end_of_children(world: World) -> None:
+    code = "import os,signal,sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    done = world.bare("/usr/bin/python3", "-c", code, str(world.sbox), "sh", "-c", "sh -c true; exit 6")
+    assert (done.returncode, done.stderr) == (6, "")
+
+
 def test_not_found_and_not_runnable(world: World, place: Path) -> None:
     (place / "plain").write_text("x")
     (place / "bad").write_text("#!/nonexistent/program\n")
@@ -421,7 +432,9 @@ def test_control_c_ends_all_of_a_command_that_sees_no_terminal(world: World) -> 
         os.write(terminal, b"\x03")
         read_until(terminal, b"code 130")
 
-    code = 'trap : INT; "$0" bash -c "echo ready; sleep 30; true" </dev/null > >(trap "" INT; exec cat) 2>&1; echo code $?'
+    code = (
+        'trap : INT; "$0" bash -c "echo ready; sleep 30; true" </dev/null > >(trap "" INT; exec cat) 2>&1; echo code $?'
+    )
     assert on_a_terminal(world, ["/bin/bash", "-c", code, str(world.sbox)], talk) == 0
 
 
