@@ -119,7 +119,11 @@ def test_no_second_way_leads_to_a_secret(world: World, target: list[str], code: 
 
 def test_no_linked_secret_is_read_or_stops_a_cage(world: World) -> None:
     """Settings kept in one place and linked from where programs look for them."""
-    links = {".npm-global/etc/npmrc": "plain/npmrc", ".config/git/credentials": "projects/c", ".julia/servers": "plain/s"}
+    links = {
+        ".npm-global/etc/npmrc": "plain/npmrc",
+        ".config/git/credentials": "projects/c",
+        ".julia/servers": "plain/s",
+    }
     kept = {name: world.home / (name + ".kept") for name in links}
     try:
         for name, target in links.items():
