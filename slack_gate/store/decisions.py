@@ -154,10 +154,10 @@ def _refusal(row: Row[*tuple[Any, ...]], request: Request, decision: Decision) -
         return None
     if row.asked is None:
         return Verdict.FOREIGN
-    if decision.surface == ON_HOME:  # no message: it shows each request whole, and the digest binds the button to that
-        return None
     if row.drawn_in < decision.revision:
         return Verdict.STALE
+    if decision.surface == ON_HOME:  # no message: it shows each request whole, and the digest binds the button to that
+        return None
     # A click can overtake the reply to our post: then the message is not on file yet, and the digest binds it.
     if row.message and (row.channel, row.message) != (decision.channel, decision.message):
         return Verdict.STALE

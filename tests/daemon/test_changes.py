@@ -14,7 +14,7 @@ import pytest
 from slack_gate.core.answer import Ruling
 from slack_gate.core.display import exact
 from slack_gate.core.ports import Verdict
-from slack_gate.core.request import Choice, Decision, State
+from slack_gate.core.request import ON_HOME, Choice, Decision, State
 from slack_gate.daemon.files_now import FilesNow
 from slack_gate.store.cards import Cards
 from tests.daemon.desk import SECOND, desk
@@ -71,6 +71,7 @@ async def test_a_second_press_of_a_card_that_shows_the_old_file_decides_nothing(
         await cards.posted(card.id, "D1", "1.1")
         file.write_text("other\n")
         assert [(await d.click(asked)).verdict for _ in range(2)] == [Verdict.UNFIT, Verdict.STALE]
+        assert (await d.click(asked, surface=ON_HOME)).verdict is Verdict.STALE
         row = await d.store.request(asked.id)
         assert row is not None and row.state is State.PENDING
         await cards.drawn(card.id, row.state, d.clock.now, revision=row.revision)
