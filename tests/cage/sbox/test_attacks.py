@@ -904,6 +904,21 @@ def test_files_of_editors_and_agents_are_read_only(world: World, target: list[st
     assert world.sbox.name == "script" or all((top / name).read_text() == "before\n" for name in TOOL_FILES)
 
 
+def test_a_linked_file_of_editors_is_not_changed_and_stops_no_cage(world: World) -> None:
+    repository, common = world.repository("r"), world.projects / "common"
+    (common / "vscode").mkdir(parents=True)
+    (common / "envrc").write_text("old\n")
+    world.give(common)
+    links = {".envrc": common / "envrc", ".vscode": common / "vscode", ".idea": "/etc/hostname", ".mcp.json": "nowhere"}
+    for name, target in links.items():
+        (repository / name).symlink_to(target)
+    ran = world.caged("sh", "-c", "echo new >.envrc; touch .vscode/new ../common/vscode/new; echo ran", cwd=repository)
+    assert (ran.returncode, ran.stdout) == (0, "ran\n") and "appeared" not in ran.stderr, ran
+    assert (common / "envrc").read_text() == "old\n" and not list((common / "vscode").iterdir())
+    changed = world.caged("sh", "-c", "rm .envrc && echo new >.envrc", cwd=repository)
+    assert (repository / ".envrc").is_symlink() or f"{repository}/.envrc was changed" in changed.stderr, changed
+
+
 @pytest.mark.parametrize("deep", ["one/two", "one/two/three"])
 def test_settings_deeper_down_are_read_only_and_new_ones_are_said(world: World, deep: str) -> None:
     directory = world.projects / deep
