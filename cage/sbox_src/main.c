@@ -25,7 +25,7 @@ extern char **environ;
 
 static const int FORWARDED[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 static volatile pid_t cage_pid, init_pid, command_pid;
-static volatile sig_atomic_t last_signal;
+static volatile sig_atomic_t last_signal, ending;
 static bool alone; /* run->own_session */
 static struct rlimit caller_files; /* what the command gets back; we need a descriptor for each placeholder */
 
@@ -112,9 +112,11 @@ static int kept_descriptor(int argc, char **argv) {
     return end && !*end && fd > 2 && fd < 1 << 20 && fcntl((int)fd, F_GETFD) >= 0 ? (int)fd : -1;
 }
 
-/* bubblewrap, left alive, waits until the last process of the cage is gone. */
+/* bubblewrap, left alive, waits until the last process of the cage is gone. It is not ended itself: its child could be
+ * left behind, which waits for a word from it. */
 static void end_cage(void) {
-    kill(init_pid > 0 ? init_pid : cage_pid, SIGKILL);
+    ending = 1; /* for a first process that has not said yet who it is */
+    if (init_pid > 0) kill(init_pid, SIGKILL);
 }
 
 static void allow_many_descriptors(void) {
@@ -136,7 +138,7 @@ static void forward(int signal, siginfo_t *info, void *context) {
         kill(-init_pid, signal);
     else if (command_pid > 0)
         kill(command_pid, signal);
-    else if (cage_pid > 0)
+    else
         end_cage();
 }
 
@@ -199,7 +201,10 @@ static bool take_report(int socket, Report *report) {
     struct cmsghdr *header = CMSG_FIRSTHDR(&message);
     pid_t sender = header && header->cmsg_type == SCM_CREDENTIALS ? ((struct ucred *)(void *)CMSG_DATA(header))->pid : 0;
     if (report->stage == 'r') command_pid = sender;
-    if (report->stage == 'i') init_pid = sender, report->stage = 0;
+    if (report->stage == 'i') {
+        init_pid = sender, report->stage = 0;
+        if (ending) end_cage();
+    }
     return true;
 }
 
@@ -266,6 +271,7 @@ static int supervise(int reports, int errors, int parent, Report *report, Tail *
     }
     while (waitpid(cage_pid, &status, 0) < 0 && errno == EINTR) continue;
     while (take_report(reports, report)) continue;
+    command_pid = init_pid = 0; /* these numbers may be others' from now on */
     return status;
 }
 
@@ -349,7 +355,6 @@ static Cage start_cage(Run *run) {
     int descriptors[] = {open("/proc/self/exe", O_RDONLY | O_CLOEXEC), plan, reports[1], run->grant_fd};
     if ((cage_pid = vfork()) == 0) start_bubblewrap(argv.at, run->env.at, descriptors, errors[1]);
     if (cage_pid < 0) fail("no process could be started (%s). Nothing was run.", strerror(errno));
-    if (last_signal) end_cage(); /* it came before the cage could get it */
     close(reports[1]);
     if (errors[1] >= 0) close(errors[1]);
     return (Cage){parent, reports[0], errors[0], plan, stderr_then.st_size};
@@ -373,7 +378,7 @@ static int run_command(Run *run, const Cage *cage, char **argv) {
     static Tail tail;
     Report report = {0};
     write_plan(run, cage->plan);
-    send(cage->reports, "g", 1, MSG_NOSIGNAL); /* where nobody waits for it, supervise() learns why */
+    if (!ending) send(cage->reports, "g", 1, MSG_NOSIGNAL); /* where nobody waits for it, supervise() learns why */
     int status = supervise(cage->reports, cage->errors, cage->parent, &report, &tail);
     if (last_signal && report.stage != 'r') die_of(last_signal);
     if (report.stage == 'm' && (report.error == ENOENT || report.error == ENOTDIR)) start_again(run, argv);

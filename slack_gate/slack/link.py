@@ -137,6 +137,7 @@ class Link:
         self._heard_at = clock()
         self._heard_awake = time.monotonic()  # without sleep: after it, there is time to open the lines again
         self._stayed_until = time.monotonic()  # when the last line ended that had stayed, while none stays now
+        self._brief = 0  # lines that ended soon after they had opened, since the last one that stayed
         self._first = asyncio.Event()
         self.ends: Counter[str] = Counter()  # how often lines ended or did not open, by Slack's code or our word
         self.others = 0  # connections of this app that are not ours, as Slack counted when the newest line opened
@@ -181,7 +182,9 @@ class Link:
                 opened_at = time.monotonic()
                 why = await line.ending()
                 if time.monotonic() - opened_at > BRIEF_S:
-                    self._stayed_until = time.monotonic()
+                    self._stayed_until, self._brief = time.monotonic(), 0
+                else:
+                    self._brief += 1
                 trouble, least = Trouble(why.value, f"Slack ended it: {why.value}" if why.by_slack else why.value), 0.0
             failures = 1 if time.monotonic() - opened_at > STEADY_S else failures + 1
             self.ends[trouble.code] += 1
@@ -265,7 +268,7 @@ class Link:
         if now - self._heard_awake >= DOWN_S:
             return f"the link to Slack has been silent for {now - self._heard_awake:.0f} s{why}"
         stays = any(line.usable and now - line.opened_at > BRIEF_S for line in self._lines)
-        if not stays and now - self._stayed_until >= DOWN_S:
+        if self._brief > LINES and not stays and now - self._stayed_until >= DOWN_S:
             return f"no connection to Slack has stayed for {now - self._stayed_until:.0f} s{why}"
         return None
 

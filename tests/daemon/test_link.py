@@ -512,7 +512,6 @@ def test_silence_is_counted_from_the_last_sign_of_life(monkeypatch: pytest.Monke
     now = 1010.0
     assert one.silent_s() == 10
     one._heard()
-    one._stayed_until = now  # a line has stayed until here
     now = 1010.0 + link.DOWN_S - 1
     assert one.silent_s() == link.DOWN_S - 1 and one.down() is None
     now += 1

@@ -1143,6 +1143,17 @@ def test_nothing_outlives_sbox(world: World, signal_name: str) -> None:
     assert not daemon_left(world, number)
 
 
+def test_a_cage_that_is_ended_while_it_is_built_leaves_nothing(world: World) -> None:
+    """Bubblewrap's child waits for a word from bubblewrap, which must not be ended before it."""
+    number = 250000 + os.getpid()
+    for moment in range(40):
+        with world.start([str(world.sbox), "sleep", str(number)]) as process:
+            time.sleep(moment / 1000)
+            process.terminate()
+            process.communicate(timeout=20)
+    assert not daemon_left(world, number)
+
+
 def test_sbox_ends_no_process_of_the_host(world: World) -> None:
     """The script learns from a pipe which process to end; what bubblewrap keeps of it inside can be written to."""
     with world.start(["sleep", "60"]) as victim:
