@@ -399,6 +399,7 @@ async def test_a_double_click_decides_one_request(browser: Browser, doors: Doors
     _, other = await doors.asking(command="echo other")
     seen = await visit(browser, doors, java_script_enabled=scripts)
     page = seen.page
+    await page.set_viewport_size({"width": 1280, "height": 2400})  # nothing scrolls when a card goes
     first = page.get_by_role("article").first
     button = first.get_by_role("button", name="Approve", exact=True)
     await button.click(trial=True)
@@ -425,6 +426,7 @@ async def test_a_withdrawn_card_gives_its_place_to_nobodys_click(browser: Browse
     _, other = await doors.asking(command="echo harmful")
     seen = await visit(browser, doors)
     page = seen.page
+    await page.set_viewport_size({"width": 1280, "height": 2400})  # nothing scrolls when a card goes
     await page.locator(f"[id='{first.id}']").get_by_role("button", name="Approve", exact=True).click(trial=True)
     at = await middle_of(page, first.id, "Approve")
     async with slowly(page):
