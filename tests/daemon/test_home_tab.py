@@ -261,7 +261,11 @@ async def test_a_burst_of_changes_is_published_at_a_bounded_pace_and_ends_with_t
         await home_with(h.ana, "Nothing waits")
         before, start = len(h.slack.calls("views.publish")), time.monotonic()
         pulls = 0
-        while time.monotonic() - start < 3:
+
+        def allowed() -> float:
+            return home_tab.BURST + (time.monotonic() - start) / home_tab.PACE_S + 2
+
+        while time.monotonic() - start < 3 or pulls <= allowed() + 5:  # more than may be published, on any machine
             pulls += 1
             await h.running.controls.pull(Pull.PAUSE if pulls % 2 else Pull.RESUME, ANA, h.slack.team_id)
             for _ in range(10):
@@ -269,9 +273,7 @@ async def test_a_burst_of_changes_is_published_at_a_bounded_pace_and_ends_with_t
         await h.running.controls.pull(Pull.CONSOLE, ANA, h.slack.team_id)
         await h.running.controls.pull(Pull.RESUME, ANA, h.slack.team_id)
         await home_with(h.ana, "at the agent's own permission prompt")
-        allowed = home_tab.BURST + (time.monotonic() - start) / home_tab.PACE_S + 2
-        assert pulls > allowed + 5, "too slow a machine to show anything"
-        assert len(h.slack.calls("views.publish")) - before <= allowed
+        assert len(h.slack.calls("views.publish")) - before <= allowed()
 
 
 @pytest.mark.parametrize(
