@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import select
+
 from slack_gate.config import Settings
 from slack_gate.daemon.serve import Running, running
 from slack_gate.local_slack.person import Person
 from slack_gate.local_slack.server import LocalSlack
+from slack_gate.store import tables
 
 HOOK = Path(__file__).parents[2] / "slack_gate" / "hook.py"
 
@@ -77,6 +80,13 @@ class House:
         hook.stdin.close()
         self.hooks.append(hook)
         return hook
+
+    async def drawn_anew(self) -> None:
+        """Returns once it is on file that some card shows its request as it is since that was changed."""
+        drawn = select(tables.cards.c.id).where(tables.cards.c.revision > 0)
+        async with asyncio.timeout(10):
+            while not await self.running.store.database.run(lambda c: c.execute(drawn).all()):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)  # a row tells nobody
 
     async def ended(self, hook: asyncio.subprocess.Process, timeout: float = 20) -> Ended:
         async with asyncio.timeout(timeout):

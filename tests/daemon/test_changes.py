@@ -54,6 +54,7 @@ async def test_a_file_that_changed_is_shown_anew_before_anything_is_decided(tmp_
         await h.ana.click(card, "Approve")
         assert "has changed since" in (await h.ana.wait_for_ephemeral()).plain()
         await card.wait_for_update(lambda version: "-something else" in version.plain())
+        await h.drawn_anew()
         assert hook.returncode is None and card.has_button("Approve")
         await h.ana.click(card, "Approve")
         assert (await h.ended(hook)).decision == "allow"

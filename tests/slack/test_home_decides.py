@@ -31,6 +31,7 @@ async def test_a_change_is_drawn_there_and_anew_when_its_file_has_changed(tmp_pa
         await h.ana.click_home(home, "Approve")
         assert "The file has changed" in (await h.ana.wait_for_modal()).plain()
         home = await h.ana.wait_for_home(lambda home: "-port = 81\n+port = 8080" in home.plain())
+        await h.drawn_anew()
         assert hook.returncode is None
         await h.ana.click_home(home, "Approve")
         assert (await h.ended(hook)).decision == "allow"
