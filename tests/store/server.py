@@ -46,6 +46,8 @@ class Server:
             "unix_socket_directories": "",
             "max_connections": "60",
             "shared_buffers": "16MB",
+            "max_wal_size": "8GB",  # a checkpoint syncs the files of hundreds of databases, for ten seconds at a time
+            "checkpoint_timeout": "1h",
         }
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         command = [*_unprivileged(), str(_found() / "postgres"), "-D", str(self.place / "data"), *options]
