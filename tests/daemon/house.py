@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select
 
 from slack_gate.config import Settings
 from slack_gate.daemon.serve import Running, running
@@ -83,9 +83,13 @@ class House:
 
     async def drawn_anew(self) -> None:
         """Returns once it is on file that some card shows its request as it is since that was changed."""
-        drawn = select(tables.cards.c.id).where(tables.cards.c.revision > 0)
+        await self.on_file(tables.cards.c.revision > 0)
+
+    async def on_file(self, condition: ColumnElement[bool]) -> None:
+        """Returns once there is a card's row for which this holds."""
+        query = select(tables.cards.c.id).where(condition)
         async with asyncio.timeout(10):
-            while not await self.running.store.database.run(lambda c: c.execute(drawn).all()):  # noqa: ASYNC110
+            while not await self.running.store.database.run(lambda c: c.execute(query).all()):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)  # a row tells nobody
 
     async def ended(self, hook: asyncio.subprocess.Process, timeout: float = 20) -> Ended:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
 
 from slack_gate.core.request import State
 from slack_gate.daemon import outbox, serve
@@ -169,11 +168,7 @@ async def test_the_first_card_ever_may_be_posted_twice_and_both_are_redrawn(tmp_
 
 async def known_on_file(h: House, ts: str) -> None:
     """Returns once the card's message is in its row."""
-    async with asyncio.timeout(10):
-        while not await h.running.store.database.run(  # noqa: ASYNC110 - a row tells nobody
-            lambda connection: connection.execute(select(tables.cards.c.id).where(tables.cards.c.message == ts)).all()
-        ):
-            await asyncio.sleep(0.02)
+    await h.on_file(tables.cards.c.message == ts)
 
 
 async def test_a_card_that_arrives_after_all_is_redrawn_at_the_end(tmp_path: Path) -> None:

@@ -68,26 +68,11 @@ async def test_a_delay(slack: LocalSlack, client: AsyncWebClient) -> None:
             await client.auth_test()
 
 
-async def test_an_answer_by_response_url_can_fail_too(slack: LocalSlack, client: AsyncWebClient) -> None:
-    ana = slack.add_user("U0ANA", name="Ana")
-    app = app_of(slack)
-    statuses: list[int] = []
-
-    @app.action("approve")
-    async def approve(ack: Any, respond: Any) -> None:
-        await ack()
-        statuses.append((await respond(text="late", replace_original=False)).status_code)
-
-    slack.fail_next("response_url", http_status=503)
-    async with connected(slack, app):
-        await client.chat_postMessage(channel="U0ANA", text="x", blocks=card())
-        await ana.click(await ana.wait_for_message(), "Approve")
-    assert statuses == [503] and ana.ephemerals == []
-
-
-async def test_an_answer_by_response_url_can_arrive_and_fail_all_the_same(
-    slack: LocalSlack, client: AsyncWebClient
+@pytest.mark.parametrize(("arrives", "status", "texts"), [(False, 503, []), (True, 500, ["late"])])
+async def test_an_answer_by_response_url_can_fail_too(
+    slack: LocalSlack, client: AsyncWebClient, arrives: bool, status: int, texts: list[str]
 ) -> None:
+    """Also one that has arrived."""
     ana = slack.add_user("U0ANA", name="Ana")
     app = app_of(slack)
     statuses: list[int] = []
@@ -97,11 +82,14 @@ async def test_an_answer_by_response_url_can_arrive_and_fail_all_the_same(
         await ack()
         statuses.append((await respond(text="late", replace_original=False)).status_code)
 
-    await slack.cause("response_url broken")
+    if arrives:
+        await slack.cause("response_url broken")
+    else:
+        slack.fail_next("response_url", http_status=503)
     async with connected(slack, app):
         await client.chat_postMessage(channel="U0ANA", text="x", blocks=card())
         await ana.click(await ana.wait_for_message(), "Approve")
-    assert statuses == [500] and [message.text for message in ana.ephemerals] == ["late"]
+    assert statuses == [status] and [message.text for message in ana.ephemerals] == texts
 
 
 @pytest.mark.parametrize("reason", ["refresh_requested", "reset"])
