@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from slack_gate.config import Settings, load
 from slack_gate.core.event import ToolEvent
 from slack_gate.core.request import BY_PAGE, Choice, Decision, Request
-from slack_gate.daemon.gate import Caller
+from slack_gate.daemon.house import Caller
 from slack_gate.daemon.serve import Running, running
 from tests.store.server import free_port, server
 

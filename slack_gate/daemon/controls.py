@@ -12,7 +12,7 @@ from slack_gate.core.overview import Overview, Waiting
 from slack_gate.core.ports import Clock, Entry
 from slack_gate.core.request import BY_SLACK, Request
 from slack_gate.core.rules import Rule
-from slack_gate.daemon.gate import House
+from slack_gate.daemon.house import House
 from slack_gate.errors import NotFound
 
 SHOWN = 40  # of what waits

@@ -12,9 +12,6 @@ from __future__ import annotations
 from slack_gate.daemon.answers import Answers
 from slack_gate.daemon.calls import Calls
 from slack_gate.daemon.clicks import Clicks
-from slack_gate.daemon.house import Caller, House
-
-__all__ = ["Caller", "Gate", "House"]
 
 
 class Gate(Calls, Answers, Clicks):

@@ -22,7 +22,8 @@ from slack_gate.core.request import Request, State
 from slack_gate.core.run import MAX_TIMEOUT_S, STOPPED, Ran, Result, not_started, printable, unknown
 from slack_gate.core.secrets import mask
 from slack_gate.daemon.apart import apart
-from slack_gate.daemon.gate import Caller, Gate
+from slack_gate.daemon.gate import Gate
+from slack_gate.daemon.house import Caller
 from slack_gate.errors import GateError
 
 STOP_S = 5.0  # how long a daemon that stops, or a caller that goes, waits for what it ends to have ended

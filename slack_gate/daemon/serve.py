@@ -31,8 +31,9 @@ from slack_gate.daemon.clock import SteadyClock
 from slack_gate.daemon.controls import Controls
 from slack_gate.daemon.files_now import FilesNow
 from slack_gate.daemon.fleet import Fleet, OwnRequests
-from slack_gate.daemon.gate import Gate, House
+from slack_gate.daemon.gate import Gate
 from slack_gate.daemon.health import asked_now, health
+from slack_gate.daemon.house import House
 from slack_gate.daemon.judge import Judge, Run
 from slack_gate.daemon.outbox import Outbox
 from slack_gate.daemon.programs import cage_starts, trusted_programs

@@ -23,7 +23,8 @@ from slack_gate.agents.event_json import MAX_EVENT
 from slack_gate.core.answer import Answer, deny
 from slack_gate.core.event import MalformedEvent, NoDecision, ToolEvent
 from slack_gate.daemon.apart import apart
-from slack_gate.daemon.gate import Caller, Gate
+from slack_gate.daemon.gate import Gate
+from slack_gate.daemon.house import Caller
 from slack_gate.daemon.private_socket import peer_uid, private_listener
 from slack_gate.errors import GateError, SocketError
 

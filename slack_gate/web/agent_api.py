@@ -24,7 +24,8 @@ from slack_gate.core.event import APPROVAL, RUNS, MalformedEvent, ToolEvent
 from slack_gate.core.request import Request, State
 from slack_gate.core.run import Ran, unknown
 from slack_gate.daemon.apart import apart
-from slack_gate.daemon.gate import Caller, Gate
+from slack_gate.daemon.gate import Gate
+from slack_gate.daemon.house import Caller
 from slack_gate.daemon.private_socket import peer_uid, private_listener
 from slack_gate.daemon.runs import Runs, Unwatched, Watch
 from slack_gate.errors import GateError

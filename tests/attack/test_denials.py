@@ -14,7 +14,7 @@ from slack_gate.core.event import RUNS, ToolEvent
 from slack_gate.core.ports import Verdict
 from slack_gate.core.request import Choice, Decision, Request
 from slack_gate.daemon import memory
-from slack_gate.daemon.gate import Caller
+from slack_gate.daemon.house import Caller
 from slack_gate.store import questions
 from tests.attack.work import calls_of
 from tests.daemon.desk import Desk, desk

@@ -9,7 +9,7 @@ import pytest
 from cage import cage_policy
 from slack_gate.core.answer import Answer
 from slack_gate.core.request import Choice, Request
-from slack_gate.daemon.gate import Caller
+from slack_gate.daemon.house import Caller
 from tests.daemon.desk import SECOND, Desk, desk
 
 

@@ -11,7 +11,7 @@ from cage import cage_policy
 from slack_gate.core.answer import Answer
 from slack_gate.core.request import Request
 from slack_gate.core.secrets import mask
-from slack_gate.daemon.gate import Caller
+from slack_gate.daemon.house import Caller
 from tests.daemon.desk import desk
 
 SECOND = Caller("second", 300.0)

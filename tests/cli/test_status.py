@@ -13,7 +13,7 @@ import pytest
 
 from slack_gate.core.cord import Hand, Pull
 from slack_gate.core.event import ToolEvent
-from slack_gate.daemon.gate import Caller
+from slack_gate.daemon.house import Caller
 from slack_gate.daemon.serve import Running, running
 from tests.cli.conftest import HOSTILE, Home, raw
 from tests.client.asking import program

@@ -15,7 +15,8 @@ from slack_gate.core.answer import Answer
 from slack_gate.core.event import ToolEvent
 from slack_gate.core.ports import Click
 from slack_gate.core.request import Choice, Decision, Request, State
-from slack_gate.daemon.gate import Caller, Gate, House
+from slack_gate.daemon.gate import Gate
+from slack_gate.daemon.house import Caller, House
 from slack_gate.daemon.judge import Judge
 from slack_gate.daemon.own_files import OwnFiles, guarded_places
 from slack_gate.daemon.policy_file import PolicyFile

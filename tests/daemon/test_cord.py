@@ -12,7 +12,7 @@ from slack_gate.core.answer import Answer, Ruling
 from slack_gate.core.cord import Hand, Pull
 from slack_gate.core.event import APPROVAL, RUNS
 from slack_gate.core.request import Choice, Request, State
-from slack_gate.daemon.gate import Caller
+from slack_gate.daemon.house import Caller
 from slack_gate.errors import StoreError
 from slack_gate.store.cards import Cards
 from slack_gate.store.tables import about

@@ -14,7 +14,7 @@ from slack_gate.core.answer import Answer, Ruling
 from slack_gate.core.ports import Click, Verdict
 from slack_gate.core.request import Choice, Decision, Request, Scope, State
 from slack_gate.daemon import apart
-from slack_gate.daemon.gate import Caller
+from slack_gate.daemon.house import Caller
 from slack_gate.errors import ConfigError, StoreError
 from slack_gate.slack.cards import card
 from slack_gate.slack.lists import listing

@@ -16,7 +16,7 @@ from slack_gate.core.request import Choice, Decision, Request, State
 from slack_gate.daemon.attendance import GRACE_S
 from slack_gate.daemon.calls import REPEAT_S
 from slack_gate.daemon.clock import SteadyClock
-from slack_gate.daemon.gate import Caller
+from slack_gate.daemon.house import Caller
 from slack_gate.daemon.scripts import scripts_of
 from slack_gate.errors import LogError, StoreError
 from slack_gate.store.log import verify

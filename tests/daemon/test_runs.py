@@ -21,7 +21,7 @@ from slack_gate.core.ports import Event, Verdict
 from slack_gate.core.request import Choice, Request, State
 from slack_gate.core.run import UNKNOWN, Ran, Result
 from slack_gate.daemon import apart
-from slack_gate.daemon.gate import Caller
+from slack_gate.daemon.house import Caller
 from slack_gate.daemon.runs import Runs
 from slack_gate.executors.cage import Cage
 from slack_gate.store.tables import runs as runs_table

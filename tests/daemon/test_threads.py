@@ -14,7 +14,7 @@ from slack_gate.core.notes import HALF, NEARLY, STARTED, Note, reminder
 from slack_gate.core.request import State
 from slack_gate.core.run import Carried, Ran
 from slack_gate.daemon import threads
-from slack_gate.daemon.gate import Caller
+from slack_gate.daemon.house import Caller
 from slack_gate.daemon.runs import Unwatched
 from slack_gate.local_slack.blocks import message_faults, total
 from slack_gate.slack.threads import drawn

@@ -13,7 +13,7 @@ from slack_gate.core.event import RUNS, ToolEvent
 from slack_gate.core.ports import Event
 from slack_gate.core.request import Choice, Request, State
 from slack_gate.core.run import Ran, Result
-from slack_gate.daemon.gate import Caller
+from slack_gate.daemon.house import Caller
 from slack_gate.daemon.runs import Runs, Unwatched
 from slack_gate.daemon.serve import _ahead
 from slack_gate.errors import StoreError

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from slack_gate.core.event import RUNS, ToolEvent
-from slack_gate.daemon.gate import Caller
+from slack_gate.daemon.house import Caller
 from slack_gate.daemon.runs import Unwatched
 from slack_gate.slack import reactions
 from tests.daemon.house import House, house

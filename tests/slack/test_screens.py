@@ -12,7 +12,7 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from slack_gate.core.event import RUNS, ToolEvent
-from slack_gate.daemon.gate import Caller
+from slack_gate.daemon.house import Caller
 from slack_gate.daemon.runs import Unwatched
 from tests.daemon.house import House, house
 from tests.local_slack.screens import CHROMIUM, DESK, chromium, opened, shot

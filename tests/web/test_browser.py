@@ -16,7 +16,7 @@ from sqlalchemy import update
 from slack_gate.core.event import ToolEvent
 from slack_gate.core.request import Request, State
 from slack_gate.daemon.files_now import FilesNow
-from slack_gate.daemon.gate import Caller
+from slack_gate.daemon.house import Caller
 from slack_gate.store.tables import requests
 from tests.local_slack.screens import ARTIFACTS, CHROMIUM, chromium
 from tests.web.conftest import Doors

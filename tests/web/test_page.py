@@ -22,7 +22,7 @@ import pytest
 from slack_gate.core.event import ToolEvent
 from slack_gate.core.request import Request, State
 from slack_gate.daemon.files_now import FilesNow
-from slack_gate.daemon.gate import Caller
+from slack_gate.daemon.house import Caller
 from slack_gate.daemon.serve import running
 from slack_gate.local_slack import LocalSlack
 from slack_gate.web.login import FAILURES, Entry, Login
