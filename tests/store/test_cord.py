@@ -16,7 +16,7 @@ from slack_gate.errors import StoreError
 from slack_gate.store.cards import Cards
 from slack_gate.store.glance import Glance
 from slack_gate.store.tables import about
-from tests.store.place import NOW, REQUEST, TOUCH, click, submitted
+from tests.store.place import ENDS, NOW, REQUEST, TOUCH, click, submitted
 from tests.store.place import Place as Home
 
 ANA = Hand("human-slack", "U0ANA", "Ana")
@@ -76,7 +76,7 @@ async def test_what_waits_and_what_was_decided(place: Home) -> None:
         glance = Glance(store.database, "slack")
         await submitted(store)
         for number in range(2, 6):
-            later = replace(REQUEST, id=f"SG-{number}", key=f"k{number}", expires_at=NOW + 900 - number)
+            later = replace(REQUEST, id=f"SG-{number}", key=f"k{number}", expires_at=ENDS - number)
             await store.submitted(later, ["U0BEN"] if number == 2 else [], "slack")
         seen = await glance.look("U0ANA", NOW, 3, 9)
         assert (seen.waiting_count, seen.ended_count) == (5, 0)

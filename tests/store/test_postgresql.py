@@ -22,7 +22,7 @@ from slack_gate.store.log import verify
 from slack_gate.store.notices import notices
 from slack_gate.store.store import Store
 from slack_gate.store.transaction import Transaction
-from tests.store.place import HOME, NOW, REQUEST, Clock, Place, click, submitted
+from tests.store.place import ENDS, HOME, NOW, REQUEST, Clock, Place, click, submitted
 from tests.store.server import PASSWORD, Server, binaries, free_port, server
 
 GREEN = Entry("green", "policy")
@@ -179,7 +179,7 @@ async def test_what_decides_nothing_yet_is_one_change_with_its_line(
     place: Place, choice: Choice, verdict: Verdict
 ) -> None:
     async with place.store() as store:
-        await submitted(store, replace(REQUEST, latest_at=NOW + 2000, quorum=2))
+        await submitted(store, replace(REQUEST, latest_at=ENDS + 900, quorum=2))
         said: list[str] = []
         event.listen(store.database._engine, "before_cursor_execute", lambda *sent: said.append(sent[2][:6]))
         assert (await store.decided(click(choice), (), (), NOW)).verdict is verdict

@@ -19,7 +19,7 @@ from slack_gate.errors import StoreError
 from slack_gate.store import schema
 from slack_gate.store.database import Database
 from slack_gate.store.tables import SCHEMA_VERSION, metadata
-from tests.store.place import HOME, NOW, Place, click
+from tests.store.place import ENDS, HOME, NOW, Place, click
 
 OLD_REQUEST = {
     "id": "SG-1",
@@ -37,7 +37,7 @@ OLD_REQUEST = {
     "home": HOME,
     "why": "not green",
     "created_at": NOW,
-    "expires_at": NOW + 900,
+    "expires_at": ENDS,
     "decided_by": "",
     "decided_name": "",
     "reason": "",
