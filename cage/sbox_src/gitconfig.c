@@ -72,9 +72,12 @@ static void read_entries(char *at, GitEntry *take, void *context) {
 char *read_file(const char *path) {
     int fd = open(near(path), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     struct stat info;
-    char *all = fd >= 0 && !fstat(fd, &info) && S_ISREG(info.st_mode) && info.st_size < LARGEST ? calloc(1, LARGEST) : NULL;
-    for (ssize_t count, room = LARGEST - 1; all && (count = read(fd, all + LARGEST - 1 - room, (size_t)room)) > 0;)
-        room -= count;
+    bool readable = fd >= 0 && !fstat(fd, &info) && S_ISREG(info.st_mode) && info.st_size < LARGEST;
+    size_t room = readable ? (size_t)info.st_size + 1 : 0, used = 0;
+    char *all = readable ? malloc(room + 1) : NULL;
+    for (ssize_t count; all && (count = read(fd, all + used, room - used)) > 0;)
+        if ((used += (size_t)count) == room && room < LARGEST) all = realloc(all, (room = LARGEST) + 1); /* it has grown */
+    if (all) all[used] = 0;
     if (fd >= 0) close(fd);
     return all;
 }

@@ -495,3 +495,17 @@ def test_node(world: World, place: Path) -> None:
         pytest.skip("node is not installed")
     code = "require('net').createServer().listen('s',function(){require('net').connect('s').on('connect',()=>process.exit(0))})"
     works(world, f"{node} -e {shlex.quote(code)}", place)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a directory in /")
+def test_a_home_named_like_a_system_directory_and_more(world: World) -> None:
+    home = Path(tempfile.mkdtemp(prefix="runner-", dir="/"))
+    try:
+        (home / "projects").mkdir()
+        world.give(home)
+        done = world.caged(
+            "sh", "-c", "echo done >made", env=world.environment({"HOME": str(home)}), cwd=home / "projects"
+        )
+        assert (done.returncode, done.stderr, (home / "projects/made").read_text()) == (0, "", "done\n")
+    finally:
+        shutil.rmtree(home)
