@@ -283,9 +283,9 @@ def _button(label: str, choice: Choice, value: str, **extra: Any) -> Block:
     return button(label, choice.value, value=value, **extra)
 
 
-def summary(request: Request) -> str:
-    """What is asked, for a dialog's first line."""
-    return one_line(_summary(request, parts_now(request)), 300)
+def summary(request: Request, limit: int = 300) -> str:
+    """What is asked, on one line: for a dialog's first, or where there is no room for more."""
+    return one_line(_summary(request, parts_now(request)), limit)
 
 
 def _summary(request: Request, shown: Sequence[Part]) -> str:

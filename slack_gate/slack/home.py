@@ -110,7 +110,7 @@ def _short(request: Request, why: str) -> list[Block]:
 
 
 def _what(request: Request) -> str:
-    return one_line(summary(_beginning(request)), MAX_SUMMARY)
+    return summary(_beginning(request), MAX_SUMMARY)
 
 
 def _beginning(request: Request) -> Request:

@@ -57,7 +57,7 @@ def _ended(note: Note, run: Carried) -> tuple[Picture, list[File]]:
     if not run.stdout and not run.stderr:
         blocks.append(context(plain("It printed nothing.")))
     blocks.append(context(clock(run.ended_at or run.started_at)))
-    return Picture(escaped(f"{said.splitlines()[0]} {one_line(summary(note.request), 100)}"), blocks), files
+    return Picture(escaped(f"{said.splitlines()[0]} {summary(note.request, 100)}"), blocks), files
 
 
 def _how(note: Note, run: Carried) -> str:

@@ -81,7 +81,8 @@ def _postgresql(url: URL) -> Engine:
             use_native_hstore=False,
         )
     except ModuleNotFoundError:
-        raise StoreError("PostgreSQL's driver is not installed.", "Run `pip install 'slack-gate[postgres]'`.") from None
+        fix = "Run `.venv/bin/pip install -c scripts/constraints.txt -e '.[postgres]'` in slack-gate's clone."
+        raise StoreError("PostgreSQL's driver is not installed.", fix) from None
 
 
 def _sqlite(url: URL) -> Engine:

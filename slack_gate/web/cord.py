@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from slack_gate.core.cord import Cord, Hand, Pull, state
+from slack_gate.core.cord import PLACES, Cord, Hand, Place, Pull, state
 from slack_gate.core.request import BY_PAGE
 
 HAND = Hand(BY_PAGE, "human", "a person on the page")
@@ -13,6 +14,11 @@ HAND = Hand(BY_PAGE, "human", "a person on the page")
 
 class Controls(Protocol):
     """What the page needs of `daemon/controls.py`."""
+
+    @property
+    def approvers(self) -> Sequence[str]:
+        """Who is asked in Slack; nobody where it is not used."""
+        ...
 
     async def cord(self) -> Cord: ...
 
@@ -26,13 +32,30 @@ class Shown:
     state: str
     pull: str
     label: str
-    place: str
+    places: Sequence[tuple[str, str, bool]]  # word, in words, whether it is there already
+
+
+HERE = "on this page"  # in the words for Slack where Slack is not used
+
+
+async def said(controls: Controls) -> str:
+    """How it stands, in a sentence."""
+    return _said(await controls.cord(), controls)
+
+
+def _said(cord: Cord, controls: Controls) -> str:
+    here = not controls.approvers and cord.place is Place.SLACK and not cord.paused
+    return f"Gated calls are asked {HERE}." if here else state(cord)
 
 
 async def shown(controls: Controls) -> Shown:
     cord = await controls.cord()
     pull = Pull.RESUME if cord.paused else Pull.PAUSE
-    return Shown(state(cord), pull.value, pull.value.capitalize(), cord.place.value)
+    words = PLACES if controls.approvers else {**PLACES, Place.SLACK: HERE}
+    # Without Slack there are no cards to do without: that place is offered only to those who are there.
+    offered = [place for place in words if controls.approvers or place is not Place.WEB or cord.place is Place.WEB]
+    places = [(place.value, words[place], place is cord.place) for place in offered]
+    return Shown(_said(cord, controls), pull.value, pull.value.capitalize(), places)
 
 
 async def pulled(controls: Controls, pull: Pull) -> str | None:

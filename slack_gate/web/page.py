@@ -21,7 +21,7 @@ import structlog
 from aiohttp import web
 
 from slack_gate.core.change import FileNow
-from slack_gate.core.cord import PLACES, Pull, state
+from slack_gate.core.cord import Pull
 from slack_gate.core.fields import length
 from slack_gate.core.outcome import sentence
 from slack_gate.core.ports import Verdict
@@ -30,7 +30,7 @@ from slack_gate.daemon.changes import Changes
 from slack_gate.daemon.gate import Gate
 from slack_gate.errors import GateError
 from slack_gate.web.arrivals import arrivals
-from slack_gate.web.cord import Controls, pulled, shown
+from slack_gate.web.cord import Controls, pulled, said, shown
 from slack_gate.web.login import USER, Entry, Login
 from slack_gate.web.peer import tcp_peer_uid
 from slack_gate.web.server import BODY_S, LOOPBACK, Handler, held6, is_foreign, on_loopback, opened
@@ -184,7 +184,7 @@ class Page:
         version = self._version  # before what is read: a change in between is told again
         waiting = sorted(await self._requests.pending(self._home), key=lambda one: one.created_at)
         ended = await self._requests.ended(self._home, HISTORY)
-        cord = state(await self._controls.cord())
+        cord = await said(self._controls)
         async with self._drawing:  # beside the loop, and one at a time: what waits may be long, and others wait too
             page = await asyncio.to_thread(self._drawn, version, waiting, ended, cord)
         return web.Response(text=page, content_type="text/html")
@@ -263,7 +263,6 @@ class Page:
         page = self._templates.get_template("cord.html").render(
             host=socket.gethostname(),
             cord=await shown(self._controls),
-            places=[(place.value, words) for place, words in PLACES.items()],
             token=self.login.token(CORD, CORD),
         )
         return web.Response(text=page, content_type="text/html")

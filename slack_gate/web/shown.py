@@ -28,6 +28,7 @@ from slack_gate.core.wording import (
 MAX_SUMMARY = 300  # of what was asked, in the history
 MAX_READ = 4000  # characters of a text that are looked at for it
 MAX_WHY = 400
+SPOKEN = 300  # characters of a text that a screen reader says with a button
 FOLDED = 60  # lines of a change; of a longer one, those that change stand above, and the whole unfolds
 
 
@@ -62,6 +63,7 @@ class Pending:
     headline: str
     grounds: Sequence[str]
     texts: Sequence[Text]
+    short: bool  # whether a screen reader says the first text with each button; else the facts about it
     facts: Sequence[str]
     always: str  # what Always would remember, empty where it is not offered
     no_always: str  # why not
@@ -82,6 +84,7 @@ class Past:
 def pending(request: Request, token: str, offers: Offers, file: FileNow | None = None) -> Pending:
     """All of it: what is not shown whole is not offered for approval. `file` is the one that the call would change."""
     found = parts_now(request, file)
+    texts = [_text(part) for part in found]
     # As on the card: the size and the last line are those of the command, or of the content below its path.
     literal = found[:1] if request.command is not None else found
     return Pending(
@@ -89,7 +92,8 @@ def pending(request: Request, token: str, offers: Offers, file: FileNow | None =
         token,
         headline(request),
         grounds(request, MAX_WHY),
-        [_text(part) for part in found],
+        texts,
+        sum(len(line.text) for line in texts[0].lines) <= SPOKEN,
         [*remarks(request, file), *counted(request), *measure(request, literal), place(request), origin(request)],
         always(offers.keys, offers.caged),
         no_always(request),
@@ -121,7 +125,7 @@ def past(request: Request) -> Past:
         outcome_of(request).splitlines(),
         one_line(summary, MAX_SUMMARY),
         [place(request), f"{one_line(request.agent, 40)}, {origin(request)}"],
-        moment(ended_at(request)),
+        moment(ended_at(request), "%Y-%m-%d %H:%M:%S UTC"),
     )
 
 
@@ -132,6 +136,6 @@ def _beginning(request: Request) -> Request:
     return replace(request, tool_input=cut, command=None if request.command is None else request.command[:MAX_READ])
 
 
-def moment(epoch: float) -> Moment:
+def moment(epoch: float, words: str = "%H:%M:%S UTC") -> Moment:
     at = datetime.fromtimestamp(int(epoch), UTC)
-    return Moment(int(epoch), at.strftime("%Y-%m-%dT%H:%M:%SZ"), at.strftime("%H:%M:%S UTC"))
+    return Moment(int(epoch), at.strftime("%Y-%m-%dT%H:%M:%SZ"), at.strftime(words))

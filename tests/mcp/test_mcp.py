@@ -246,14 +246,14 @@ async def test_first_progress_without_a_word_of_the_daemon(
 def test_without_the_package(tmp_path: Path) -> None:
     code = "import sys; sys.modules['mcp'] = None; sys.argv[1:] = ['mcp']; from slack_gate.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, env=os.environ)
-    assert (done.returncode, "slack-gate[mcp]" in done.stderr) == (1, True), done.stderr
+    assert (done.returncode, ".[mcp]" in done.stderr) == (1, True), done.stderr
 
 
 @pytest.mark.parametrize(
     ("options", "fix"),
     [
-        ("-IS", "in the environment that `slack-gate install` was run from"),
-        ("-I", "Run `pip install 'slack-gate[mcp]'`"),
+        ("-IS", "in the clone that `slack-gate install` was run from, then install again."),
+        ("-I", "Run `.venv/bin/pip install -c scripts/constraints.txt -e '.[mcp]'` in slack-gate's clone."),
     ],
 )
 def test_without_the_package_it_says_where_to_get_it(tmp_path: Path, options: str, fix: str) -> None:

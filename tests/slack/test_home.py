@@ -190,6 +190,13 @@ def test_a_long_text_is_whole_or_has_no_approve(length: int) -> None:
         assert way["url"].startswith("https://x.slack.com/archives/D1/")
 
 
+def test_line_ends_of_a_text_without_room_are_drawn_once() -> None:
+    command = "python3 - <<'EOF'\n" + "print('line')\n" * 300 + "EOF"
+    [_, item] = items(drawn(overview(*asked(request(command)))))
+    [said] = [text for text in texts(item, "plain_text") if "python3" in text]
+    assert "python3 - <<'EOF'\u23ceprint('line')\u23ce" in said and "\\u{" not in said
+
+
 def test_a_picture_that_holds_only_part_of_the_text_gives_no_approve() -> None:
     one = request("git push && rm -rf everything")
     cut = picture_of(replace(one, tool_input={"command": "git push"}, command="git push")).blocks

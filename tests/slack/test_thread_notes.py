@@ -54,5 +54,7 @@ def test_what_a_phone_shows_of_a_note_names_what_it_is_about() -> None:
         picture, files = drawn(Note(name, 1, "U0ANA", "D1", "1.1", waiting))
         assert picture.text.startswith(f"{said}: git push (deletes, the network) on build-7. ") and files == []
     assert drawn(note())[0].text == "Ended with exit code 3 after 1 s. make"
+    several = replace(note(), request=ended(request(command="make a\nmake b"), State.FINISHED))
+    assert drawn(several)[0].text == "Ended with exit code 3 after 1 s. make a\u23cemake b"
     long, _ = drawn(note(stdout="x"))
     assert len(long.text) < 400

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -280,7 +281,7 @@ async def test_what_a_screen_reader_is_told(browser: Browser, doors: Doors) -> N
             ids: Array.from(document.querySelectorAll('[id]')).map((e) => e.id),
             refs: Array.from(document.querySelectorAll('[aria-labelledby], [aria-describedby]'))
                 .flatMap((e) => [e.getAttribute('aria-labelledby'), e.getAttribute('aria-describedby')])
-                .filter(Boolean).filter((id) => !document.getElementById(id)),
+                .filter(Boolean).flatMap((ids) => ids.split(' ')).filter((id) => !document.getElementById(id)),
             levels: Array.from(document.querySelectorAll('h1, h2, h3')).map((e) => Number(e.tagName[1])),
             landmarks: document.querySelectorAll('main').length,
             live: document.querySelectorAll('[role=status], [role=alert]').length,
@@ -290,8 +291,60 @@ async def test_what_a_screen_reader_is_told(browser: Browser, doors: Doors) -> N
     assert len(set(found["ids"])) == len(found["ids"])
     assert found["levels"] == [1, 2, 2, 2]
     button = page.get_by_role("article", name="codex wants to use Write:").get_by_role("button", name="Approve")
-    await expect(button).to_have_accessible_description("codex wants to use Write:")
+    await expect(button).to_have_accessible_description("codex wants to use Write: file_path: /etc/motd")
     assert seen.problems == []
+
+
+async def test_each_button_says_what_it_decides(browser: Browser, doors: Doors) -> None:
+    """Two that wait differ for whoever only hears them; a long text is not read out with every button."""
+    for command in ("make all", "make install", LONG):
+        await doors.asking(command=command)
+    seen = await visit(browser, doors)
+    approve = seen.page.get_by_role("button", name="Approve", exact=True)
+    await expect(approve).to_have_count(3)
+    await expect(approve.nth(0)).to_have_accessible_description("agent wants to run in the cage: make all")
+    await expect(approve.nth(1)).to_have_accessible_description("agent wants to run in the cage: make install")
+    described = re.compile("^agent wants to run in the cage: Programs: printf, rm .{0,400}$")
+    await expect(approve.nth(2)).to_have_accessible_description(described)
+
+
+TARGETS = """() => Array.from(document.querySelectorAll('a, button, summary, textarea'))
+    .filter((e) => e.checkVisibility())
+    .map((e) => [e.textContent.trim() || e.name, e.getBoundingClientRect()])
+    .filter(([, box]) => box.height < 44 || box.width < 44)
+    .map(([name, box]) => `${name}: ${box.width} x ${box.height}`)"""
+
+
+async def test_a_thumb_hits_whatever_can_be_pressed(browser: Browser, doors: Doors, outside: Path) -> None:
+    file = outside / "app.conf"
+    file.write_text("".join(f"line {number}\n" for number in range(300)))
+    await a_write(doors, file, file.read_text().replace("line 150\n", "line 150b\n"))
+    await doors.asking(command="cargo build")
+    seen = await visit(browser, doors, "phone")
+    await expect(seen.page.get_by_text("The whole, 302 lines")).to_be_visible()
+    for always in await seen.page.get_by_text("Always …").all():
+        await always.click()
+    assert await seen.page.evaluate(TARGETS) == []
+    await seen.page.goto(f"{doors.page_url}cord")
+    assert await seen.page.evaluate(TARGETS) == []
+
+
+async def test_what_ended_on_another_day_says_which(browser: Browser, doors: Doors) -> None:
+    for command in ("make today", "make before"):
+        _, request = await doors.asking(command=command)
+        await doors.decide(request, "0")
+        await doors.ended(request)
+    earlier = update(requests).where(requests.c.command == "make before").values(decided_at=1_790_000_000.0)
+    await doors.daemon.store.database.run(lambda c: c.execute(earlier))
+    seen = await visit(browser, doors, timezone_id="Europe/Vienna", locale="en-GB")
+    items = seen.page.locator("#past li")
+    await expect(items.filter(has_text="make before").locator("time")).to_have_text("21/09/2026, 16:13:20")
+    await expect(items.filter(has_text="make today").locator("time")).to_have_text(re.compile(r"^\d\d:\d\d:\d\d$"))
+    await seen.context.close()
+    plain = await visit(browser, doors, java_script_enabled=False)
+    await expect(plain.page.locator("#past li").filter(has_text="make before").locator("time")).to_have_text(
+        "2026-09-21 14:13:20 UTC"
+    )
 
 
 CONTRAST = """() => {

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
-from tests.web.conftest import Doors
+from slack_gate.daemon.serve import running
+from slack_gate.local_slack import LocalSlack
+from tests.daemon.house import settings_for as slack_settings
+from tests.web.conftest import Doors, basic, free_ports
 
 
 async def listed(doors: Doors) -> tuple[str, str]:
@@ -27,7 +32,7 @@ async def pull(doors: Doors, **fields: Any) -> tuple[int, str]:
 
 async def test_a_person_pauses_and_resumes(doors: Doors) -> None:
     form, token = await listed(doors)
-    assert "Gated calls are asked in Slack." in form and ">Pause</button>" in form
+    assert "Gated calls are asked on this page." in form and ">Pause</button>" in form
     assert (await pull(doors, pull="pause", token=token))[0] == 303
     form, _ = await listed(doors)
     assert "Paused by a person on the page since" in form and ">Resume</button>" in form
@@ -36,6 +41,46 @@ async def test_a_person_pauses_and_resumes(doors: Doors) -> None:
     assert (await pull(doors, pull="pause", token=token))[0] == 303  # it stands as wanted
     assert (await pull(doors, pull="resume", token=token))[0] == 303
     assert not (await doors.daemon.store.cord()).paused
+
+
+async def test_without_slack_nothing_is_said_of_slack(doors: Doors) -> None:
+    """The word for Slack stands for wherever the daemon was started to ask."""
+    form, token = await listed(doors)
+    assert re.findall(r'value="(\w+)"( disabled)?>([^<]+)</button>', form)[1:] == [
+        ("slack", " disabled", "on this page"),
+        ("console", "", "at the agent&#39;s own permission prompt"),
+    ]
+    assert (await pull(doors, pull="web", token=token))[0] == 303
+    form, _ = await listed(doors)
+    assert "Gated calls are asked on the approval page and the terminal only, without cards." in form
+    assert re.findall(r'name="pull" value="(\w+)"( disabled)?>', form)[1:] == [
+        ("slack", ""),
+        ("web", " disabled"),
+        ("console", ""),
+    ]
+    async with doors.person.get(doors.page_url) as answer:
+        assert "without cards." in await answer.text()
+    assert (await pull(doors, pull="slack", token=token))[0] == 303
+    async with doors.person.get(doors.page_url) as answer:
+        assert "Gated calls are asked on this page." in await answer.text()
+
+
+async def test_with_slack_all_places_are_there(tmp_path: Path) -> None:
+    async with LocalSlack() as slack:
+        slack.add_user("U0ANA", name="Ana")
+        settings = slack_settings(slack, tmp_path, page_port=free_ports(1)[0])
+        async with running(settings, ["slack", "web"]) as daemon:
+            assert daemon.page is not None
+            login = {"Authorization": basic("human", daemon.page.login.password)}
+            client = aiohttp.ClientSession(headers=login)
+            async with client as person, person.get(f"{daemon.page.address}cord") as answer:
+                form = await answer.text()
+    assert "Gated calls are asked in Slack." in form
+    assert re.findall(r'name="pull" value="(\w+)"( disabled)?>', form)[1:] == [
+        ("slack", " disabled"),
+        ("web", ""),
+        ("console", ""),
+    ]
 
 
 async def test_the_list_says_how_it_stands_and_leads_there(doors: Doors) -> None:

@@ -126,9 +126,13 @@ function left(element) {
   element.textContent = `(in ${minutes ? `${minutes} min ` : ""}${seconds % 60} s)`;
 }
 
-// Times in the reader's own zone.
+// In the reader's own zone, with the day where it is another one.
+function local(at) {
+  return at.toDateString() === new Date().toDateString() ? at.toLocaleTimeString() : at.toLocaleString();
+}
+
 function ready(root) {
-  for (const time of root.querySelectorAll("time")) time.textContent = new Date(time.dateTime).toLocaleTimeString();
+  for (const time of root.querySelectorAll("time")) time.textContent = local(new Date(time.dateTime));
   root.querySelectorAll(".left").forEach(left);
   return root;
 }
