@@ -60,8 +60,8 @@ def doctor(as_json: bool, message: bool) -> None:
         click.echo(json.dumps([asdict(finding) for finding in found]))
     else:
         for finding in found:
-            fix = f" {finding.fix}" if finding.fix else ""
-            click.echo(f"{finding.level:<7}{finding.about:<10}{one_line(finding.words + fix, 1000)}")
+            said = f"{finding.words.removesuffix('.')}. {finding.fix}" if finding.fix else finding.words
+            click.echo(f"{finding.level:<7}{finding.about:<10}{one_line(said, 1000)}")
     sys.exit(1 if any(finding.level == "fault" for finding in found) else 0)
 
 
@@ -73,12 +73,13 @@ def _examined(message: bool) -> Iterator[Finding]:
         return
     yield Finding("ok", "settings", f"home {settings.home}, socket {settings.socket_path}")
     home = Path.home()
-    yield _of_command("daemon", "status", fix="Start it: `slack-gate serve`.")
+    daemon = _of_command("daemon", "status", fix="Start it: `slack-gate serve`.")
+    yield daemon
     yield from _slack(settings, message)
     yield from _cage(home)
     yield from _hooks(settings, home)
     yield from _program(home)
-    yield _of_command("log", "log", "verify", fix="Keep the file and the database as they are, and look who wrote.")
+    yield _log(settings, running=daemon.level == "ok")
     yield _of_command("policy", "policy", "check")
 
 
@@ -89,8 +90,16 @@ def _fault(about: str, error: GateError) -> Finding:
 def _of_command(about: str, *words: str, fix: str = "") -> Finding:
     """What another subcommand finds, in its words."""
     code, said = _run([*program(), *words])
-    lines = [line for line in said.splitlines() if line.strip()] or [f"exit code {code}"]
+    lines = [line.removeprefix("slack-gate: ") for line in said.splitlines() if line.strip()] or [f"exit code {code}"]
     return Finding("ok", about, lines[0]) if code == 0 else Finding("fault", about, " ".join(lines), fix)
+
+
+def _log(settings: Settings, running: bool) -> Finding:
+    """Before the first start there is none, and nothing wrong with that; with a daemon running there must be one."""
+    files = settings.home / "gate.db", settings.log_path
+    if not (running or settings.database_url or any(file.exists() for file in files)):
+        return Finding("note", "log", "there is none yet; the daemon writes it")
+    return _of_command("log", "log", "verify", fix="Keep the file and the database as they are, and look who wrote.")
 
 
 def _run(words: list[str]) -> tuple[int, str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -16,10 +18,13 @@ from slack_gate.daemon.serve import make_private
 from slack_gate.errors import ConfigError
 
 NEXT = """\
-Next:
-  slack-gate install claude-code    the hook, and a copy of the program out of the agent's reach
-  slack-gate serve                  the daemon
-  slack-gate doctor                 whether all of it holds together"""
+Next, in this order:
+  {here} install claude-code
+      the hook, and a copy of the program out of the agent's reach
+  ~/.local/bin/slack-gate serve
+      the daemon
+  ~/.local/bin/slack-gate doctor
+      whether all of it holds together"""
 
 
 @click.command()
@@ -42,7 +47,8 @@ def init() -> None:
     load(home=home, **given)  # refused here, before anything is written
     make_private(home)
     _write(path, _text(given))
-    click.echo(f"Wrote {path}, which only you can read.\n{NEXT}")
+    here = "slack-gate" if shutil.which("slack-gate") else shlex.quote(sys.argv[0])
+    click.echo(f"Wrote {path}, which only you can read.\n{NEXT.format(here=here)}")
 
 
 def _asked(question: str, hidden: bool = False) -> str:

@@ -38,7 +38,7 @@ def install(agent: str, scope: Scope, project: Path, limit: int | None, dry_run:
     settings = load()
     steps = install_steps(Path.home(), scope, project.resolve(), settings.socket_path, limit or settings.wait + GRACE)
     perform(steps, click.echo, dry_run)
-    click.echo("Nothing was changed." if dry_run else "Done. Start the daemon: slack-gate serve")
+    click.echo("Nothing was changed." if dry_run else "Done. Start the daemon: ~/.local/bin/slack-gate serve")
 
 
 @click.command()

@@ -7,6 +7,8 @@ import json
 import os
 import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -186,6 +188,23 @@ async def test_without_a_daemon(installed: Path) -> None:
     assert "no daemon answers" in gone.faults("daemon")
     assert "slack-gate serve" in gone.faults("daemon")
     assert "cannot be reached" in gone.faults("Slack")
+
+
+def test_before_anything_is_set_up(tmp_path: Path) -> None:
+    """What there cannot be yet is no fault, and each sentence ends before its fix begins."""
+    environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+    words = [sys.executable, "-m", "slack_gate", "doctor"]
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100)
+    lines = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
+    assert done.returncode == 1 and ["note", "log", "there is none yet; the daemon writes it"] in lines, done
+    [hook] = [said for level, about, said in lines if (level, about) == ("fault", "hook")]
+    assert hook.endswith("so nothing is asked. Run `slack-gate install claude-code`.")
+    home = tmp_path / ".config" / "slack-gate"
+    home.mkdir(parents=True)
+    (home / "gate-log.jsonl").write_text("{}\n")
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100)
+    [log] = [line for line in done.stdout.splitlines() if line.startswith("fault  log")]
+    assert "There is no database in" in log and "slack-gate: " not in log
 
 
 # The probe

@@ -33,6 +33,7 @@ def test_what_was_typed_is_in_force(fresh: Home) -> None:
     ended = fresh.run("init")
     assert ended.code == 0, ended
     assert "xoxb-1-abc" not in ended.out + ended.err
+    assert "slack-gate install claude-code" in ended.out and "  ~/.local/bin/slack-gate serve\n" in ended.out
     settings = load()
     assert settings.slack_bot_token.get_secret_value() == "xoxb-1-abc"
     assert settings.slack_app_token.get_secret_value() == "xapp-1-abc"
