@@ -5,7 +5,8 @@ GateError
 ├── SlackError           Slack refused a token, a scope, an approver or a message        exit 69
 ├── SocketError          the hook socket cannot be private, or another daemon holds it   exit 73
 ├── StoreError           the database cannot be read or written                          exit 74
-│   └── LogError         a decision cannot be recorded; nothing is released              exit 74
+│   ├── LogError         a decision cannot be recorded; nothing is released              exit 74
+│   └── RuleGone         a rule that an answer rests on does not count any more          exit 74
 ├── InstallError         a file cannot be installed where nothing else can write it      exit 73
 └── NotFound             no rule or request has that id                                  exit 1
 """
@@ -43,6 +44,10 @@ class StoreError(GateError):
 
 
 class LogError(StoreError):
+    exit_code = 74
+
+
+class RuleGone(StoreError):
     exit_code = 74
 
 

@@ -94,7 +94,9 @@ class Surface(Protocol):
 class Store(Protocol):
     """One method a transaction, named for what happened; each returns only when its log lines are on disk."""
 
-    async def answered(self, entry: Entry, used: Sequence[str] = ()) -> None: ...
+    async def answered(self, entry: Entry, used: Sequence[str] = ()) -> None:
+        """Raises RuleGone when a rule of `used` does not count any more."""
+        ...
 
     async def submitted(
         self, request: Request, approvers: Sequence[str], surface: str, escalate: float = 0.0
@@ -122,7 +124,9 @@ class Store(Protocol):
 
     async def undeliverable(self, request: str, reason: str, now: float) -> Request | None: ...
 
-    async def admitted(self, request: Request, run: str, executor: str) -> Request: ...
+    async def admitted(self, request: Request, run: str, executor: str, used: Sequence[str] = ()) -> Request:
+        """Raises as `answered`."""
+        ...
 
     async def claimed(self, request: str, run: str, executor: str, now: float) -> Request | None: ...
 
@@ -146,7 +150,9 @@ class Store(Protocol):
 class Files(Protocol):
     """The files that calls would change, as they are when they are asked about."""
 
-    def look(self, request: Request) -> None: ...
+    def look(self, request: Request) -> bool:
+        """Whether the call names one, which is read."""
+        ...
 
     def changed(self, request: Request) -> bool:
         """Whether it is another one since; it is then looked at anew."""

@@ -133,7 +133,6 @@ class Decision:
     surface: str = ON_CARD
     edited: str | None = None  # the text to run instead of the agent's
     scope: Scope = Scope()
-    revision: int = 0  # of the request, in which its card must have been drawn at least
 
 
 def canonical(value: object) -> str:

@@ -48,6 +48,7 @@ _PATTERNS = (
     re.compile(rf"(?<=[^\s<>&\\])(?:[ \t]|\\\n)+--(?:{_OPTIONS}){_SPACED}[\"']?{_VALUE}"),
     re.compile(rf"(?<=://)[^\s:/@?#'\"]{{0,256}}+:(?P<value>[^{_CLOSED}\[/?#]++)@"),
 )
+MARK = re.compile(r"\[masked \d+\]")
 # A key's lines of base64. Shorter ones could be commands.
 _KEY_LINE = r"(?:\s|\\[nr])+(?P<line>[A-Za-z0-9+/]{40,}={0,2})"
 _KEY = re.compile(rf"-----BEGIN [A-Z ]{{0,40}}PRIVATE KEY-----((?:{_KEY_LINE})+)")

@@ -35,7 +35,7 @@ class Answers(Ground):
         self._attendance.went(request, None)
         if row is None:
             return deny(f"The request {request} is not on file any more, so it does not run.")
-        if request in self._unrecorded:  # the log may have failed, and been mended, while this waited
+        if self._is_unrecorded(row):
             return await self._refused(event, _UNRECORDED, request)
         if row.state is not State.APPROVED:
             self._unshown(request)
@@ -51,6 +51,14 @@ class Answers(Ground):
         finally:
             self._unshown(request)
 
+    def _is_unrecorded(self, row: Request) -> bool:
+        """Whether a person was told that this decision was none: the log may have failed, and been mended, while this
+        waited. One that came later, here or on another daemon, is not that one."""
+        failed_at = self._unrecorded.get(row.id)
+        if failed_at is None:
+            return False
+        return row.state is not State.APPROVED or row.decided_at is None or row.decided_at <= failed_at
+
     async def _end_of(self, request: str) -> Request | None:
         with self._waiting.listening(request) as ended:
             while True:
@@ -64,7 +72,7 @@ class Answers(Ground):
     async def _allowed(self, row: Request, event: ToolEvent) -> Answer:
         """What a person approved, as it was approved. Raises Gone."""
         approved, bound = (event, row.digest) if row.edited is None else await self._edited(row, event)
-        changed_since, remotes = await in_thread(lambda: self._changed_since(row, approved, bound))
+        changed_since, remotes = await in_thread(lambda: self._changed_since(row, event, approved, bound))
         if changed_since is not None:
             raise Gone(changed_since)
         answer = settled(row)
@@ -84,15 +92,20 @@ class Answers(Ground):
         return replace(answer, command=text or None)
 
     def _changed_since(
-        self, row: Request, approved: ToolEvent, bound: str
+        self, row: Request, event: ToolEvent, approved: ToolEvent, bound: str
     ) -> tuple[str | None, Sequence[tuple[str, ...]]]:
         """Why what was approved is not what would run now, and the remotes that this was found of; reads files, so it
         may take a moment."""
         remotes = network_git.remotes(approved)
         if self._digest_now(approved, row.key, remotes) != bound:
             return _CHANGED, remotes
+        if row.edited is not None and self._digest_now(event, row.key) != row.digest:
+            return _CHANGED, remotes  # a person changed the text, and had seen what it named as it was asked
         if (refused := self._judge.refused(approved)) is not None:
             return f"It was approved, and would be refused now. {refused}", remotes
+        caged = row.caged or self._house.hook_executor == "cage"
+        if (more := self._judge.outgrown(approved, row.quorum, caged)) is not None:
+            return f"It was approved, but the policy {more} since. Ask again.", remotes
         if self._files is not None and row.id in self._shown_files and self._files.differs(row):
             return _OTHER_FILE, remotes  # a click on another daemon has not looked
         return None, remotes

@@ -6,17 +6,18 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cage import cage_policy
 from slack_gate.core.answer import Answer, Ruling, deny
 from slack_gate.core.cord import LEFT, NO_PROMPT, NOWHERE, Place, denial
 from slack_gate.core.event import APPROVAL, RUNS, NoDecision, ToolEvent
+from slack_gate.core.network_git import BY_WRAPPER
 from slack_gate.core.ports import Entry
 from slack_gate.core.request import Request, State, form_of
-from slack_gate.daemon.apart import apart, in_thread
+from slack_gate.daemon.apart import apart
 from slack_gate.daemon.ground import Ground
 from slack_gate.daemon.house import Caller
 from slack_gate.daemon.judge import Allow, Ask, Outcome, Recall, Refuse, Run
 from slack_gate.daemon.memory import remarks
+from slack_gate.errors import RuleGone
 
 REPEAT_S = 30.0  # how long an answered call may be answered again to another client of the same call
 MIN_S = 0.5  # a client may say that it cannot wait at all
@@ -32,6 +33,14 @@ class Calls(Ground):
 
         Raises StoreError: then nothing may run.
         """
+        while True:
+            try:
+                return await self._judged(event, caller)
+            except RuleGone:  # revoked, over or paused just now
+                continue
+
+    async def _judged(self, event: ToolEvent, caller: Caller) -> Answer | Request:
+        """As `submit`. Raises RuleGone when a rule was read that did not count any more when it was to be used."""
         found = await apart(lambda: self._judge.look(event), caller.size)
         outcome = await self._recalled(found, caller) if isinstance(found, Recall) else found
         remembered = isinstance(outcome, Allow | Run) and bool(outcome.used)
@@ -72,7 +81,7 @@ class Calls(Ground):
     async def _admitted(self, event: ToolEvent, caller: Caller, run: Run) -> Answer | Request:
         request = replace(self._new(event, caller, ""), via=run.via, reason=", ".join(run.used))
         request = replace(request, digest=await self._digest(event, request.key))
-        filed = await self._store.admitted(request, caller.nonce, event.executor or "")
+        filed = await self._store.admitted(request, caller.nonce, event.executor or "", run.used)
         if filed.id != request.id:
             return await self._refused(event, "This call was answered before; an approval counts once.")
         return filed
@@ -87,10 +96,11 @@ class Calls(Ground):
                 return await self._denied_before(event, denied)
             # One person alone sits at that prompt, and what it allows, the agent runs.
             fits = ask.demands.approvals == 1 and event.executor is None and self._house.hook_executor == "agent"
-            if not (event.prompts and fits):
+            if not (event.prompts and fits) or _caged(event, ask):
                 return await self._refused(event, NO_PROMPT)
-            await self._store.answered(self._entry(event, "left-to-agent", "gate", ask.why))
-            return Answer(Ruling.ASK, f"{LEFT}: {ask.why}.")
+            why = ask.why.removesuffix(f"; {BY_WRAPPER}")
+            await self._store.answered(self._entry(event, "left-to-agent", "gate", why))
+            return Answer(Ruling.ASK, f"{LEFT}: {why}.")
         if cord.place is Place.WEB:
             return () if self._doors else await self._refused(event, NOWHERE)
         return self._house.approvers
@@ -102,7 +112,7 @@ class Calls(Ground):
         why = ask.why
         if remarked := await remarks(self._store, event, self._clock()):
             why = f"{remarked}; {why}"  # first: the agent's own words cannot push it out of view
-        caged = event.command is not None and event.executor is None and ask.demands.executor == "cage"
+        caged = _caged(event, ask)
         executor = "cage" if caged else self._house.hook_executor
         if event.command is not None and event.executor is None and executor != "agent":
             why = f"{why}; approved, it will {RUNS[executor]}"
@@ -112,9 +122,7 @@ class Calls(Ground):
         if (too_long := await apart(lambda: self._unshowable(request), caller.size)) is not None:
             return await self._refused(event, too_long)
         request = replace(request, digest=await self._digest(event, request.key, ask.remotes))
-        if (files := self._files) is not None and event.tool in cage_policy.FILE_TOOLS:
-            await in_thread(lambda: files.look(request))
-            self._shown_files.add(request.id)
+        await self._look(request)
         self._attendance.unattended(request, self._clock())
         house = self._house
         filed = await self._store.submitted(request, approvers, house.surface, house.escalate)
@@ -172,3 +180,8 @@ class Calls(Ground):
         """The same hook process sending again, or a second hook of the same call, gets the same answer once more."""
         recent = filed.decided_at is not None and self._clock() - filed.decided_at <= REPEAT_S
         return filed.nonce == caller.nonce or recent or filed.state is not State.APPROVED
+
+
+def _caged(event: ToolEvent, ask: Ask) -> bool:
+    """Whether the policy has the gate run this call of a hook in the cage, once it is approved."""
+    return event.command is not None and event.executor is None and ask.demands.executor == "cage"

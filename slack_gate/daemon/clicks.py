@@ -38,11 +38,12 @@ class Clicks(Ends):
         except MalformedEvent as error:  # what is looked at before took too long; nothing was filed
             click = Click(Verdict.UNFIT, await self._store.request(decision.request), why=f"{error} Press again.")
         except GateError:
-            self._unrecorded.add(decision.request)  # committed perhaps; the person is told no, and so is the agent
+            # Committed perhaps; the person is told no, and so is the agent.
+            self._unrecorded[decision.request] = self._clock()
             self._waiting.wake(decision.request)
             raise
         if click.verdict is Verdict.DECIDED:
-            self._unrecorded.discard(decision.request)
+            self._unrecorded.pop(decision.request, None)
             self.ended([click.request] if click.request else [])
             if click.rules:
                 await self._let_go()
@@ -91,8 +92,8 @@ class Clicks(Ends):
         """A rule was saved, here or by another daemon: what waits here and is covered by it waits no longer."""
         saved, now = await self._store.rules(), self._clock()
         scopes = {(rule.id, rule.until) for rule in saved}
-        if scopes <= self._rules_seen:  # what waits was asked about in spite of these
-            return
+        if scopes <= self._rules_seen or (await self._store.cord()).paused:
+            return  # what waits was asked about in spite of these; or no rule counts now
         for request in await self._store.pending(self._house.home):
             event = replace(request.event, rewritable=request.rewritable)
             if request.quorum > 1 or not self._judge.rememberable(event):
@@ -132,8 +133,6 @@ class Clicks(Ends):
                     changed = event, await self._digest(event, request.key)
         if decision.choice not in (Choice.DENY, Choice.MORE) and (other := await self._other_file(decision)):
             return Click(Verdict.UNFIT, other, why=_OTHER_FILE)
-        if decision.choice not in (Choice.DENY, Choice.MORE):
-            decision = replace(decision, revision=self._renewed.get(decision.request, 0))
         click = await self._store.decided(decision, keys, [str(key) for key in keys], self._clock())
         if changed is not None and click.verdict is Verdict.DECIDED:  # else another daemon's may have decided
             self._released.edited(decision.request, *changed)
@@ -184,8 +183,7 @@ class Clicks(Ends):
         request = await self._store.request(decision.request)
         if request is None or request.digest != decision.digest or not await in_thread(lambda: files.changed(request)):
             return None
-        if (renewed := await self._store.renewed(request.id, self._clock())) is not None:
-            self._renewed[request.id] = renewed.revision  # a second press of the same card has not seen it
+        await self._store.renewed(request.id, self._clock())
         self._changed()
         return request
 

@@ -32,13 +32,15 @@ class FilesNow:
         self._own = own
         self._seen: dict[str, _Seen] = {}
 
-    def look(self, request: Request) -> None:
-        """Reads the file that this call would change, if it is one that changes a file. May take a moment."""
-        if (path := path_of(request.event)) is not None:
-            file, state = self._read(path)
-            self._seen[request.id] = _Seen(file, path, state)
-            while len(self._seen) > KEPT:
-                del self._seen[next(iter(self._seen))]
+    def look(self, request: Request) -> bool:
+        """Reads the file that this call would change; False where it names none. May take a moment."""
+        if (path := path_of(request.event)) is None:
+            return False
+        file, state = self._read(path)
+        self._seen[request.id] = _Seen(file, path, state)
+        while len(self._seen) > KEPT:
+            del self._seen[next(iter(self._seen))]
+        return True
 
     def of(self, request: Request) -> FileNow | None:
         """What was read; None for a call that changes no file, or that another daemon asked about."""
@@ -46,18 +48,14 @@ class FilesNow:
         return None if seen is None else seen.file
 
     def changed(self, request: Request) -> bool:
-        """Whether the file is another one now; then it is read anew."""
+        """Whether the file is another one now, or not known any more as it was; it is read anew."""
         seen = self._seen.get(request.id)
-        if seen is None:
-            return False
-        file, state = self._read(seen.path)
-        self._seen[request.id] = _Seen(file, seen.path, state)
-        return state != seen.state
+        return self.look(request) and (seen is None or self._seen[request.id].state != seen.state)
 
     def differs(self, request: Request) -> bool:
         """As `changed`; what was seen stays."""
         seen = self._seen.get(request.id)
-        return seen is not None and self._read(seen.path)[1] != seen.state
+        return seen is None or self._read(seen.path)[1] != seen.state
 
     def forget(self, request: str) -> None:
         self._seen.pop(request, None)

@@ -9,6 +9,9 @@ expire   time is over
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from slack_gate.core.event import MalformedEvent
 from slack_gate.daemon.answers import Answers
 from slack_gate.daemon.calls import Calls
 from slack_gate.daemon.clicks import Clicks
@@ -16,6 +19,16 @@ from slack_gate.daemon.clicks import Clicks
 
 class Gate(Calls, Answers, Clicks):
     """A call from its beginning to its end."""
+
+    async def reopen(self) -> None:
+        """At the start, before anybody can press a card of an earlier one: what it shows beside the call may not hold
+        any more. The file that is to be changed, who is an approver."""
+        for request in await self._store.pending(self._house.home):
+            with suppress(MalformedEvent):  # not read in time: then it is read at the click
+                await self._look(request)
+            strangers = {user for user, _ in request.votes if user} - set(self._house.approvers)
+            if strangers or request.id in self._shown_files:
+                await self._store.renewed(request.id, self._clock())
 
     async def resume(self) -> None:
         """After a start: agents of requests still pending get the grace to come back."""

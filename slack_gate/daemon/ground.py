@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from cage import cage_policy
 from slack_gate.core import network_git
 from slack_gate.core.answer import Answer, deny
 from slack_gate.core.event import ToolEvent
@@ -50,10 +51,9 @@ class Ground:
         self._doors = {by for by, is_open in doors.items() if is_open}
         self._attendance = Attendance()
         self._shown_files: set[str] = set()  # pending ones whose card shows a file as it was
-        self._renewed: dict[str, int] = {}  # of those drawn anew: in which revision the file is shown
         self._rules_seen: set[tuple[str, float | None]] = set()  # what waits was held against these: id and end
         self._gone: dict[str, str] = {}  # approved, and not released: why, for whoever asks again
-        self._unrecorded: set[str] = set()
+        self._unrecorded: dict[str, float] = {}  # whose answer could not be recorded: when that was
         self._editing = asyncio.Lock()
 
     def ended(self, requests: Sequence[Request]) -> None:
@@ -66,12 +66,18 @@ class Ground:
         if requests:
             self._changed()
 
+    async def _look(self, request: Request) -> None:
+        """At the file that this call would change: its card shows it, and is decided on no other one."""
+        if (files := self._files) is not None and request.tool in cage_policy.FILE_TOOLS:
+            self._shown_files.add(request.id)
+            if not await in_thread(lambda: files.look(request)):
+                self._shown_files.discard(request.id)
+
     def _unshown(self, request: str) -> None:
         """It has ended: the file that its card shows is of no use any more."""
         if self._files is not None:
             self._files.forget(request)
         self._shown_files.discard(request)
-        self._renewed.pop(request, None)
 
     async def _refused(self, event: ToolEvent, sentence: str, request: str | None = None) -> Answer:
         await self._store.answered(self._entry(event, "refused", "gate", sentence, request))

@@ -172,10 +172,22 @@ class Judge:
         demands = self._policy.current().demands(event)
         if (why := self._own_files.refusal(event) or demands.denied) or demands.approvals > 1:
             return why or f"The policy has {demands.approvals} people approve that; the agent must ask for it itself."
-        elsewhere = demands.executor == "cage" and not caged if event.executor is None else self.placed(event) != event
-        if elsewhere:
+        if self._elsewhere(event, demands, caged):
             return f"The policy has that run by the {demands.executor}; the agent must ask for it itself."
         return self._released.unfit(event, self._cages)
+
+    def outgrown(self, event: ToolEvent, quorum: int, caged: bool) -> str | None:
+        """What the policy demands by now of a call that `quorum` people approved, for the cage or not; a clause."""
+        demands = self._policy.current().demands(event)
+        if demands.approvals > quorum:
+            return f"has had {demands.approvals} people approve it"
+        return f"has had it run by the {demands.executor}" if self._elsewhere(event, demands, caged) else None
+
+    def _elsewhere(self, event: ToolEvent, demands: Demands, caged: bool) -> bool:
+        """Whether the policy has it run by another executor than it would be."""
+        if event.executor is not None:
+            return self.placed(event) != event
+        return event.command is not None and demands.executor == "cage" and not caged
 
     def _stricter(self, demands: Demands) -> str | None:
         """Why it is asked whatever else is true of it."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from cage import cage_policy
 from slack_gate.core import rules
 from slack_gate.core.event import ToolEvent
 from slack_gate.core.ports import LookBack, Store
 from slack_gate.core.request import Request, State
+from slack_gate.core.secrets import MARK
 
 ALIKE_S = 3600.0  # how long a denial is compared with other wordings
 IN_A_ROW = 3
@@ -59,12 +62,15 @@ def _texts(values: object) -> set[str]:
 
 
 async def look_back(store: Store, keys: Sequence[rules.Key], scope: rules.Rule, now: float) -> LookBack:
-    """`scope` holds the session and directory that the keys would count in."""
-    wanted = set(keys)
+    """`scope` holds the session and directory that the keys would count in, beside the rules on file."""
+    wanted, saved = set(keys), await store.rules()
 
     def covers(request: Request) -> bool:
-        own = rules.keys_to_remember(request.event)
-        return bool(own) and wanted.issuperset(own) and scope.counts(request.event, now)
+        event = request.event
+        own = set(rules.keys_to_remember(replace(event, tool_input=_readable(event.tool_input))))
+        if not own & wanted or not scope.counts(event, now):
+            return False
+        return own <= wanted | {rule.key for rule in saved if rule.counts(event, now)}
 
     async def covered(most: float, only_denied: bool) -> AsyncIterator[Request]:
         skip = 0
@@ -77,3 +83,9 @@ async def look_back(store: Store, keys: Sequence[rules.Key], scope: rules.Rule, 
     # All of them: what was asked since, by the same agent perhaps, pushes no denial out of view.
     denied = [one async for one in covered(math.inf, True) if one.lifted_at is None]
     return LookBack(matched, tuple(denied))
+
+
+def _readable(tool_input: Mapping[str, Any]) -> Mapping[str, Any]:
+    """With a plain word for each secret in the command: a mask's brackets would keep the shell text from being read."""
+    command = tool_input.get("command")
+    return {**tool_input, "command": MARK.sub("masked", command)} if isinstance(command, str) else tool_input

@@ -152,6 +152,7 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
     gate = Gate(store, waiting, judge, released, house, clock, unshowable, changes.wake, files)
     runs = Runs(gate, store, executors, clock, _ahead(judge, cage))
     await runs.resume(house.home)
+    await gate.reopen()
     works: list[Coroutine[Any, Any, None]] = [sweep(gate, store)]
     link, outbox = None, None
     glance = Glance(store.database, SLACK)
@@ -335,8 +336,7 @@ def _require(settings: Settings, approvers: Sequence[str]) -> None:
             if not getattr(settings, name).get_secret_value():
                 raise ConfigError(
                     f"{name.upper()} is not set.",
-                    "docs/slack-app.md says how to get it, `slack-gate init` writes it down; `slack-gate serve --approver web` "
-                    "and `slack-gate demo` need none.",
+                    "README.md says how to get it; `slack-gate serve --approver web` and `slack-gate demo` need none.",
                 )
         if not settings.approvers:
             raise ConfigError(

@@ -9,12 +9,13 @@ from typing import Any
 
 from sqlalchemy import Row, bindparam, delete, insert, select, update
 
+from cage.cage_policy import FILE_TOOLS
 from slack_gate.core.ports import Click, Verdict
 from slack_gate.core.request import BY_RULES, BY_SLACK, ON_HOME, Choice, Decision, Request, State
 from slack_gate.core.rules import Key
 from slack_gate.store.ends import decision_of, end
 from slack_gate.store.ledger import Ledger
-from slack_gate.store.questions import changed
+from slack_gate.store.questions import changed, denied_before
 from slack_gate.store.rows import as_request, entry_of
 from slack_gate.store.rules import count_use, remember
 from slack_gate.store.tables import cards, edits, log, requests
@@ -87,13 +88,17 @@ class Decisions(Ledger):
         return await self.transact(work, now, alone=not always and decision.edited is None)
 
     async def remembered(self, request: str, digest: str, rules: Sequence[str], now: float) -> Request | None:
-        """A rule saved since covers what waits: approved by it. None when it had ended, or is not what was covered."""
+        """A rule saved since covers what waits: approved by it. None when it had ended or is not what was covered, when
+        the very same was denied in its session, or when the rules do not count any more."""
 
         def work(tx: Transaction) -> Request | None:
             row = tx.one(requests, (requests.c.id == request) & (requests.c.digest == digest))
             if row is None or row.state != State.PENDING or now >= row.expires_at or row.quorum > 1:
                 return None
-            count_use(tx, rules)
+            if tx.one(requests, denied_before(row.agent, row.session, row.form)) is not None:
+                return None
+            if not count_use(tx, rules):
+                return None
             return end(tx, as_request(row), State.APPROVED, decision_of(BY_RULES, ", ".join(rules)))
 
         return await self.transact(work, now)
@@ -154,8 +159,9 @@ def _refusal(row: Row[*tuple[Any, ...]], request: Request, decision: Decision) -
         return None
     if row.asked is None:
         return Verdict.FOREIGN
-    if row.drawn_in < decision.revision:
-        return Verdict.STALE
+    approves = _DECIDES.get(decision.choice) is State.APPROVED
+    if approves and request.tool in FILE_TOOLS and row.drawn_in < request.revision:
+        return Verdict.STALE  # the file may be another one than this card shows
     if decision.surface == ON_HOME:  # no message: it shows each request whole, and the digest binds the button to that
         return None
     # A click can overtake the reply to our post: then the message is not on file yet, and the digest binds it.

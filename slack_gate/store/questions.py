@@ -43,7 +43,7 @@ class Questions(Ledger):
         def work(tx: Transaction) -> Request:
             if (row := tx.one(requests, same_call(request))) is not None:
                 return as_request(row)
-            if (row := tx.one(requests, _denied_before(request.agent, request.session, request.form))) is not None:
+            if (row := tx.one(requests, denied_before(request.agent, request.session, request.form))) is not None:
                 return as_request(row)
             tx.connection.execute(insert(requests).values(**columns_of(request), chain=tx.chain))
             for number, approver in enumerate(approvers):
@@ -56,11 +56,12 @@ class Questions(Ledger):
         return await self.transact(work)
 
     async def renewed(self, request: str, now: float) -> Request | None:
-        """What a waiting card shows beside the request has changed: it is to be drawn anew. None once it has ended."""
+        """What a waiting card shows beside the request has changed: it is to be drawn anew, and whoever approved it so
+        far approved something else. None once it has ended."""
 
         def work(tx: Transaction) -> Request | None:
             row = tx.one(requests, (requests.c.id == request) & (requests.c.state == State.PENDING))
-            return None if row is None or now >= row.expires_at else changed(tx, as_request(row), None)
+            return None if row is None or now >= row.expires_at else changed(tx, as_request(row), None, votes="[]")
 
         return await self.transact(work, now)
 
@@ -110,7 +111,7 @@ class Questions(Ledger):
 
     async def denied(self, agent: str, session: str, form: str) -> Request | None:
         """The denial in this session of what has this form (`core/request.py`), unless it was taken back."""
-        query = select(requests).where(_denied_before(agent, session, form))
+        query = select(requests).where(denied_before(agent, session, form))
         row = await self.read(lambda c: c.execute(query).first())
         return None if row is None else as_request(row)
 
@@ -144,7 +145,7 @@ def same_call(request: Request) -> ColumnElement[bool]:
     )
 
 
-def _denied_before(agent: str, session: str, form: str) -> ColumnElement[bool]:
+def denied_before(agent: str, session: str, form: str) -> ColumnElement[bool]:
     """The latest denial in this session of exactly what is asked now, unless it was taken back."""
     same = (requests.c.agent == agent) & (requests.c.session == session)
     denied = (requests.c.state == State.DENIED) & requests.c.lifted_at.is_(None)

@@ -13,7 +13,8 @@ from slack_gate.core.ports import Entry
 from slack_gate.core.request import BY_TERMINAL, Decision, Request
 from slack_gate.core.rules import Key, Rule
 from slack_gate.core.secrets import mask
-from slack_gate.errors import NotFound
+from slack_gate.errors import NotFound, RuleGone
+from slack_gate.store.cord import cord_of
 from slack_gate.store.ledger import Ledger
 from slack_gate.store.tables import rules
 from slack_gate.store.transaction import Transaction
@@ -31,11 +32,12 @@ class Rules(Ledger):
     async def answered(self, entry: Entry, used: Sequence[str] = ()) -> None:
         """An answer that needed no request: green, ungated, remembered, malformed, a late click.
 
-        `used` are the rules of Always that it rests on.
+        `used` are the rules of Always that it rests on. Raises RuleGone when they do not all count any more.
         """
 
         def work(tx: Transaction) -> None:
-            count_use(tx, used)
+            if not count_use(tx, used):
+                raise RuleGone("What it was allowed by does not count any more.")
             tx.log(entry)
 
         await self.transact(work)
@@ -57,18 +59,22 @@ class Rules(Ledger):
 
 
 def remember(tx: Transaction, key: Key, text: str, decision: Decision, request: Request) -> Rule:
-    """The rule of this key and scope; one that is there already gets the new end."""
+    """The rule of this key and scope. One that is there already gets the new end; was its time over, whoever saves it
+    now has saved it."""
     words = json.dumps(key.words)
     scope = decision.scope
     session, cwd = request.session if scope.session else "", request.cwd if scope.directory else ""
     until = None if scope.seconds is None else tx.now + scope.seconds
+    who = decision.user or decision.by
     same = (rules.c.tool == key.tool) & (rules.c.words == words) & rules.c.revoked_at.is_(None)
     same &= (rules.c.session == session) & (rules.c.cwd == cwd)
-    if tx.one(rules, same) is not None:
-        row = tx.connection.execute(update(rules).where(same).values(until=until).returning(rules)).one()
+    if (known := tx.one(rules, same)) is not None:
+        over = known.until is not None and known.until <= tx.now
+        anew = {"created_at": tx.now, "created_by": who, "request": decision.request} if over else {}
+        row = tx.connection.execute(update(rules).where(same).values(until=until, **anew).returning(rules)).one()
         return _as_rule(row)
     identity = f"R-{secrets.token_hex(4)}"
-    rule = Rule(identity, key, mask(text), tx.now, decision.user or decision.by, decision.request, session, cwd, until)
+    rule = Rule(identity, key, mask(text), tx.now, who, decision.request, session, cwd, until)
     tx.connection.execute(
         insert(rules).values(
             id=rule.id,
@@ -86,10 +92,17 @@ def remember(tx: Transaction, key: Key, text: str, decision: Decision, request: 
     return rule
 
 
-def count_use(tx: Transaction, used: Sequence[str]) -> None:
-    if used:
-        query = update(rules).where(rules.c.id.in_(used)).values(used_at=tx.now, uses=rules.c.uses + 1)
-        tx.connection.execute(query)
+def count_use(tx: Transaction, used: Sequence[str]) -> bool:
+    """Whether all of these count at this moment, whatever was read before; then they are used. A rule counts until it
+    is revoked or its time is over, and while nothing is paused."""
+    if not used:
+        return True
+    counts = rules.c.id.in_(used) & rules.c.revoked_at.is_(None) & (rules.c.until.is_(None) | (rules.c.until > tx.now))
+    found = tx.connection.execute(select(rules.c.id).where(counts).with_for_update()).all()
+    if len(found) < len(set(used)) or cord_of(tx.connection).paused:
+        return False
+    tx.connection.execute(update(rules).where(counts).values(used_at=tx.now, uses=rules.c.uses + 1))
+    return True
 
 
 def _as_rule(row: Row[*tuple[Any, ...]]) -> Rule:

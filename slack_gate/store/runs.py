@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,11 +11,12 @@ from sqlalchemy import ColumnElement, Row, insert, select, update
 from slack_gate.core.request import Request, State, may
 from slack_gate.core.run import Result, unknown
 from slack_gate.core.secrets import mask
-from slack_gate.errors import StoreError
+from slack_gate.errors import RuleGone, StoreError
 from slack_gate.store.ends import decision_of, end
 from slack_gate.store.ledger import Ledger
 from slack_gate.store.questions import same_call
 from slack_gate.store.rows import as_request, columns_of, entry_of
+from slack_gate.store.rules import count_use
 from slack_gate.store.tables import requests, runs
 from slack_gate.store.transaction import Transaction
 
@@ -22,13 +24,15 @@ from slack_gate.store.transaction import Transaction
 class Runs(Ledger):
     """From approved to running, and to finished or lost."""
 
-    async def admitted(self, request: Request, run: str, executor: str) -> Request:
-        """Files a request that needs no asking as running; `request.via` says what let it. Never the same call twice:
-        then the row on file comes back."""
+    async def admitted(self, request: Request, run: str, executor: str, used: Sequence[str] = ()) -> Request:
+        """Files a request that needs no asking as running; `request.via` says what let it, `used` are the rules of
+        Always. Never the same call twice: then the row on file comes back. Raises RuleGone as `answered` does."""
 
         def work(tx: Transaction) -> Request:
             if (row := tx.one(requests, same_call(request))) is not None:
                 return as_request(row)
+            if not count_use(tx, used):
+                raise RuleGone("What it was allowed by does not count any more.")
             tx.connection.execute(insert(requests).values(**columns_of(request), chain=tx.chain))
             admitted = end(tx, request, State.APPROVED, decision_of(request.via, request.reason), log=False)
             started = admitted and _start(tx, admitted.id, run, executor)
