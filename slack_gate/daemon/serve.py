@@ -336,7 +336,8 @@ def _require(settings: Settings, approvers: Sequence[str]) -> None:
             if not getattr(settings, name).get_secret_value():
                 raise ConfigError(
                     f"{name.upper()} is not set.",
-                    "README.md says how to get it; `slack-gate serve --approver web` and `slack-gate demo` need none.",
+                    "docs/slack-app.md says how to get it, `slack-gate init` writes it down; "
+                    "`slack-gate serve --approver web` and `slack-gate demo` need none.",
                 )
         if not settings.approvers:
             raise ConfigError(
