@@ -57,7 +57,8 @@ def run_command(command: str, reason: str = "", timeout_seconds: int = 30, cwd: 
 
     `{"decision": "ran", "by", "request", "exitCode", "stdout", "stderr", "timedOut", "commandId", "code", "error",
     "lost"}`, or `{"decision": "denied", "by", "request", "message"}`. `exitCode` is None where there is none or it is
-    not known; then `code` and `error` say why, and `lost` whether it may have run: do not start it again unseen.
+    not known; then `code` and `error` say why, and `lost` whether it may have run: do not start it again unseen. A
+    "message" beside "ran" says what a person changed.
     `timeout_seconds` counts from the start of the command, not of the question.
     Raises NotAsked and OutcomeUnknown, and ConfigError when the daemon cannot be found.
     """

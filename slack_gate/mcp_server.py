@@ -195,7 +195,7 @@ class _Progress:
 
 
 def _ran(end: Arguments) -> types.CallToolResult:
-    """Output first, then how it ended unless that was with 0."""
+    """What a person changed, then the output, then how it ended unless that was with 0."""
     if end["decision"] != "ran":
         return _result(str(end["message"]), True)
     code = end["exitCode"]
@@ -207,7 +207,8 @@ def _ran(end: Arguments) -> types.CallToolResult:
         verdict = f"[{end['code'] or UNKNOWN}: {fault(end)}]"
     else:
         verdict = "" if good and (stdout or stderr) else f"[exit code {code}]"
-    parts = [stdout, f"[stderr]\n{stderr}" if stderr else "", verdict]
+    changed = f"[{end['message']}]" if end.get("message") else ""
+    parts = [changed, stdout, f"[stderr]\n{stderr}" if stderr else "", verdict]
     return _result("\n".join(part.rstrip("\n") for part in parts if part), not good)
 
 

@@ -111,6 +111,8 @@ def _readable(text: str, number: int) -> str:
     try:
         line = json.loads(text)
         what = line["command"] or line["tool"] or ""
+        if line.get("edited"):
+            what = f"{line['edited']} (instead of: {what})"
         who = f" ({line['user']})" if line["user"] else ""
         outcome = f"{line['ts']}  {line['decision']} by {line['by']}{who}"
         return f"{one_line(outcome, 120)}  {one_line(str(what), 120)}"

@@ -9,8 +9,10 @@ from datetime import datetime
 import click
 
 from slack_gate.cli.files import with_store
+from slack_gate.core.cord import moment
 from slack_gate.core.display import one_line
 from slack_gate.core.rules import Rule
+from slack_gate.core.wording import range_of
 
 
 @click.group(invoke_without_command=True)
@@ -32,7 +34,8 @@ def list_rules(as_json: bool = False) -> None:
     for rule in active:
         since = datetime.fromtimestamp(rule.created_at).astimezone().isoformat(timespec="minutes")
         what = one_line(f"{rule.key.tool}: {rule.shown}", 200)
-        click.echo(f"{rule.id}  {what}  (by {one_line(rule.created_by, 40)}, {since})")
+        used = f"last used {moment(rule.used_at)}" if rule.used_at else "not used yet"
+        click.echo(f"{rule.id}  {what}  (by {one_line(rule.created_by, 40)}, {since})  {range_of(rule)}; {used}")
     if not active:
         click.echo("Nothing is remembered.", err=True)
 
@@ -54,4 +57,9 @@ def _as_dict(rule: Rule) -> dict[str, object]:
         "createdAt": rule.created_at,
         "createdBy": rule.created_by,
         "request": rule.request,
+        "session": rule.session or None,
+        "cwd": rule.cwd or None,
+        "until": rule.until,
+        "usedAt": rule.used_at,
+        "uses": rule.uses,
     }

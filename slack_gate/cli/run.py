@@ -78,6 +78,8 @@ def _exit_code(end: dict[str, Any]) -> int:
     if end["decision"] != "ran":
         click.echo(f"slack-gate: {visible(str(end['message']))}", err=True)
         return REFUSED
+    if end.get("message"):
+        click.echo(f"slack-gate: {visible(str(end['message']))}", err=True)
     code = end["exitCode"]
     if end["timedOut"]:
         click.echo("slack-gate: It ran longer than it may and was ended.", err=True)

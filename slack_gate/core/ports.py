@@ -28,6 +28,7 @@ class Entry:
     session: str | None = None
     tool: str | None = None
     command: str | None = None
+    edited: str | None = None
     cwd: str | None = None
     latency: float | None = None
     user: str | None = None

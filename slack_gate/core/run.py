@@ -46,7 +46,8 @@ def not_started(error: str, code: str | None = None) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a door tells whoever asked for a run. `result` is None when it was refused, `message` then says why."""
+    """What a door tells whoever asked for a run. `result` is None when it was refused, `message` then says why; else it
+    says what a person changed, and is empty for nothing."""
 
     by: str
     request: str | None = None
@@ -58,6 +59,7 @@ class Ran:
         if self.result is None:
             return {"decision": "denied", "by": self.by, "request": self.request, "message": self.message}
         result = self.result
+        told = {"message": self.message} if self.message else {}
         return {
             "decision": "ran",
             "by": self.by,
@@ -69,6 +71,7 @@ class Ran:
             "commandId": result.command_id,
             "code": result.code,
             "error": result.error,
+            **told,
         }
 
 

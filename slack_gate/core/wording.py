@@ -8,13 +8,14 @@ from typing import Any
 
 from slack_gate.core import hosts
 from slack_gate.core.change import FileNow
+from slack_gate.core.cord import moment
 from slack_gate.core.display import one_line, shape, units, visible
 from slack_gate.core.event import APPROVAL, OWN_TOOLS, SHELL_TOOLS
 from slack_gate.core.fields import Part, parts
 from slack_gate.core.kinds import remark
 from slack_gate.core.reach import mcp, programs, reach, unpinned
 from slack_gate.core.request import Request
-from slack_gate.core.rules import Key
+from slack_gate.core.rules import Key, Rule
 from slack_gate.core.secrets import mask
 
 TAIL = 200  # UTF-16 units of the last line, next to the buttons
@@ -156,6 +157,13 @@ def always(keys: Sequence[Key], caged: bool) -> str:
 def no_always(request: Request) -> str:
     """Why nothing can be remembered, as a clause."""
     return "several people must approve" if request.quorum > 1 else "nothing of this can be remembered exactly"
+
+
+def range_of(rule: Rule) -> str:
+    """Where, in which session and until when a saved rule counts."""
+    where = f"in {one_line(rule.cwd, 200)}" if rule.cwd else "any directory"
+    session = f", session {one_line(rule.session, 40)} only" if rule.session else ""
+    return f"{where}{session}{'' if rule.until is None else f', until {moment(rule.until)}'}"
 
 
 def remembered(keys: Sequence[Key]) -> str:

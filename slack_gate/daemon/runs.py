@@ -174,7 +174,8 @@ class Runs:
             return Ran((row or filed).via or "gate", filed.id, message=answer.reason)
         if answer.command is not None:  # the approver changed it
             event = replace(event, tool_input={**event.tool_input, "command": answer.command})
-        return await self._claimed(filed.id, event, stop, watch)
+        ran = await self._claimed(filed.id, event, stop, watch)
+        return ran if ran.result is None else replace(ran, message=answer.advice)
 
     async def _answer(self, request: Request, event: ToolEvent, stop: asyncio.Event) -> Answer:
         """The gate's answer; the request is withdrawn when `stop` comes first."""

@@ -19,7 +19,7 @@ from slack_gate.core.outcome import ended_at, outcome_of
 from slack_gate.core.overview import Overview, Waiting
 from slack_gate.core.request import Choice, Request, State
 from slack_gate.core.rules import Rule
-from slack_gate.core.wording import grounds, headline, origin
+from slack_gate.core.wording import grounds, headline, origin, range_of
 from slack_gate.slack.blocks import Block, button, clock, confirm, context, divider, header, plain, section
 from slack_gate.slack.cards import summary, value_of
 
@@ -234,6 +234,4 @@ def _rule(rule: Rule, names: Names) -> Block:
 
 def rule_line(rule: Rule, names: Names) -> str:
     """A rule with its reach and who saved it."""
-    where = f"in {one_line(rule.cwd, 200)}" if rule.cwd else "any directory"
-    session = f", session {one_line(rule.session, 40)} only" if rule.session else ""
-    return f"{one_line(rule.shown, 200)}\n{where}{session}; saved by {one_line(names(rule.created_by), 80)}"
+    return f"{one_line(rule.shown, 200)}\n{range_of(rule)}; saved by {one_line(names(rule.created_by), 80)}"

@@ -67,6 +67,7 @@ def end(
     """The conditional UPDATE that decides: the first one wins. Masks what was asked, logs, returns the ended row."""
     query = _ending(state, in_time, tx.database.shared)
     command = None if request.command is None else mask(request.command)
+    edited = None if how.edited is None else mask(how.edited)
     reason = mask(how.reason)
     values: dict[str, Any] = {
         "this": request.id,
@@ -77,7 +78,7 @@ def end(
         "to_decided_name": how.name,
         "to_reason": reason,
         "to_via": how.by,
-        "to_edited": None if how.edited is None else mask(how.edited),
+        "to_edited": edited,
         "to_caged": int(request.caged or how.choice is Choice.CAGED),
         "to_tool_input": json.dumps(mask_value(dict(request.tool_input))),
         "to_command": command,
@@ -85,7 +86,8 @@ def end(
     if in_time and not tx.database.shared:
         values["moment"] = tx.now
     if log:
-        entry = entry_of(replace(request, state=state, command=command, reason=reason), how.by, tx.now, how.user)
+        now = replace(request, state=state, command=command, edited=edited, reason=reason)
+        entry = entry_of(now, how.by, tx.now, how.user)
         row = tx.changed(query, values, entry, request.chain)
     else:
         row = tx.connection.execute(query, values).first()

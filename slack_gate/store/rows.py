@@ -42,6 +42,7 @@ def entry_of(request: Request, by: str, now: float, user: str = "") -> Entry:
         session=request.session,
         tool=request.tool,
         command=request.command,
+        edited=request.edited,
         cwd=request.cwd,
         latency=round(now - request.created_at, 3),
         user=user or None,

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,8 +59,10 @@ class Home:
         with pytest.raises(LogError, match=words):
             self.store(lambda store: store.rules())
 
-    def ask(self, number: int = 1, command: str | None = "touch a", tool: str = "Bash", name: str = "Ana") -> Request:
-        """A request that Ana answered with Always."""
+    def ask(
+        self, number: int = 1, command: str | None = "touch a", tool: str = "Bash", name: str = "Ana", **answer: Any
+    ) -> Request:
+        """A request that Ana answered with Always; `answer` are fields of her decision."""
         request = Request(
             id=f"SG-{number}", digest="d", state=State.PENDING, agent="claude-code", session="s1",
             key=f"toolu_{number}", nonce="n", tool=tool, tool_input={"command": command} if command else {"a": HOSTILE},
@@ -70,7 +73,9 @@ class Home:
 
         async def filed(store: Store) -> None:
             await store.submitted(request, ["U0ANA"], "slack")
-            click = Decision(request.id, "d", Choice.ALWAYS, "human-slack", "U0ANA", name, "ok", "T1", "D1", "1.1")
+            click = Decision(
+                *(request.id, "d", Choice.ALWAYS, "human-slack", "U0ANA", name, "ok", "T1", "D1", "1.1"), **answer
+            )
             await store.decided(click, [key], [str(key)], 1100.0)
 
         self.store(filed)

@@ -24,6 +24,16 @@ def test_shown_for_people_and_as_it_stands(filled: Home) -> None:
     assert filled.run("log", "--json").out == filled.log.read_text()
 
 
+def test_what_a_person_put_in_place_stands_beside_what_was_asked(home: Home) -> None:
+    home.ask(1, "make deploy", edited="make check TOKEN=abcdefghij")
+    pending, approved = map(json.loads, home.log.read_text().splitlines())
+    assert (pending["command"], pending["edited"]) == ("make deploy", None)
+    assert (approved["command"], approved["edited"]) == ("make deploy", "make check TOKEN=[masked 10]")
+    shown = home.run("log").out.splitlines()[1]
+    assert shown.endswith("(U0ANA)  make check TOKEN=[masked 10] (instead of: make deploy)")
+    assert home.run("log", "verify").code == 0
+
+
 def test_it_holds(filled: Home) -> None:
     ended = filled.run("log", "verify")
     assert (ended.code, ended.out) == (0, "The log holds: 4 lines, none changed, none missing.\n")

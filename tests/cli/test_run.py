@@ -72,6 +72,25 @@ async def test_denied_is_77_and_the_reason_is_said(h: House, work: Path) -> None
     assert b"Denied by Ana: archive\\u{202e} first" in ran.stderr
 
 
+async def test_a_changed_command_is_told_and_logged(h: House, work: Path) -> None:
+    process = await program(h.settings, "run", "--", "make", "deploy", cwd=work)
+    await h.ana.choose(await h.card("make deploy"), "Edit and approve")
+    await h.ana.submit(await h.ana.wait_for_modal(), {"edit": "echo checked"})
+    ran = await ended(process)
+    assert (ran.code, ran.stdout) == (0, b"checked\n")
+    assert ran.stderr.endswith(
+        b"Ana changed the command before approving it. What runs instead of yours: echo checked\n"
+    )
+    logged = [(line["decision"], line["command"], line["edited"]) for line in h.log()]
+    after = ("make deploy", "echo checked")
+    assert logged == [
+        ("pending", "make deploy", None),
+        ("approved", *after),
+        ("running", *after),
+        ("finished", *after),
+    ]
+
+
 async def test_nobody_answers(tmp_path: Path, work: Path) -> None:
     async with house(tmp_path, wait=1) as h:
         ran = await ended(await program(h.settings, "run", "--", "make", "deploy", cwd=work))

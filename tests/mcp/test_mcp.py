@@ -88,6 +88,16 @@ async def test_asked_with_progress_and_run(h: House, work: Path, mode: str) -> N
     assert h.log()[-1]["exitCode"] == 0
 
 
+async def test_a_changed_command_is_told(h: House, work: Path) -> None:
+    async with server(h.settings, work) as client:
+        asking = asyncio.create_task(client.call_tool("run_command", {"command": "make deploy"}))
+        await h.ana.choose(await h.card("make deploy"), "Edit and approve")
+        await h.ana.submit(await h.ana.wait_for_modal(), {"edit": "echo checked"})
+        result = await asking
+    said = "[Ana changed the command before approving it. What runs instead of yours: echo checked]"
+    assert (result.is_error, text(result)) == (False, f"{said}\nchecked")
+
+
 async def test_denied_is_an_error_with_the_persons_words(h: House, work: Path) -> None:
     async with server(h.settings, work) as client:
         asking = asyncio.create_task(client.call_tool("run_command", {"command": "make deploy"}))
