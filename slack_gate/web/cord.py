@@ -35,7 +35,7 @@ class Shown:
     places: Sequence[tuple[str, str, bool]]  # word, in words, whether it is there already
 
 
-HERE = "on this page"  # in the words for Slack where Slack is not used
+HERE = "on the approval page"  # in the words for Slack where Slack is not used
 
 
 async def said(controls: Controls) -> str:

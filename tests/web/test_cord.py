@@ -32,7 +32,7 @@ async def pull(doors: Doors, **fields: Any) -> tuple[int, str]:
 
 async def test_a_person_pauses_and_resumes(doors: Doors) -> None:
     form, token = await listed(doors)
-    assert "Gated calls are asked on this page." in form and ">Pause</button>" in form
+    assert "Gated calls are asked on the approval page." in form and ">Pause</button>" in form
     assert (await pull(doors, pull="pause", token=token))[0] == 303
     form, _ = await listed(doors)
     assert "Paused by a person on the page since" in form and ">Resume</button>" in form
@@ -47,7 +47,7 @@ async def test_without_slack_nothing_is_said_of_slack(doors: Doors) -> None:
     """The word for Slack stands for wherever the daemon was started to ask."""
     form, token = await listed(doors)
     assert re.findall(r'value="(\w+)"( disabled)?>([^<]+)</button>', form)[1:] == [
-        ("slack", " disabled", "on this page"),
+        ("slack", " disabled", "on the approval page"),
         ("console", "", "at the agent&#39;s own permission prompt"),
     ]
     assert (await pull(doors, pull="web", token=token))[0] == 303
@@ -62,7 +62,7 @@ async def test_without_slack_nothing_is_said_of_slack(doors: Doors) -> None:
         assert "without cards." in await answer.text()
     assert (await pull(doors, pull="slack", token=token))[0] == 303
     async with doors.person.get(doors.page_url) as answer:
-        assert "Gated calls are asked on this page." in await answer.text()
+        assert "Gated calls are asked on the approval page." in await answer.text()
 
 
 async def test_with_slack_all_places_are_there(tmp_path: Path) -> None:
