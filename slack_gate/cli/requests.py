@@ -8,23 +8,21 @@ from datetime import datetime
 import click
 
 from slack_gate.cli.files import with_store
+from slack_gate.cli.listed import Listed
 from slack_gate.core.display import one_line
 from slack_gate.core.request import Request
 from slack_gate.core.secrets import mask, mask_value
 
 
-@click.group(invoke_without_command=True)
-@click.pass_context
-def requests(ctx: click.Context) -> None:
-    """List what was asked and what became of it."""
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(list_requests)
+@click.group(cls=Listed, invoke_without_command=True)
+def requests() -> None:
+    """List what was asked and what became of it. Without a command: list."""
 
 
 @requests.command("list")
 @click.option("--json", "as_json", is_flag=True, help="One JSON array.")
 @click.option("--limit", default=20, type=click.IntRange(1), show_default=True, help="How many of the newest.")
-def list_requests(as_json: bool = False, limit: int = 20) -> None:
+def list_requests(as_json: bool, limit: int) -> None:
     """The newest requests, newest first, id first; secrets are masked."""
     found = with_store(lambda store: store.requests(limit))
     if as_json:

@@ -9,23 +9,21 @@ from datetime import datetime
 import click
 
 from slack_gate.cli.files import with_store
+from slack_gate.cli.listed import Listed
 from slack_gate.core.cord import moment
 from slack_gate.core.display import one_line
 from slack_gate.core.rules import Rule
 from slack_gate.core.wording import range_of
 
 
-@click.group(invoke_without_command=True)
-@click.pass_context
-def rules(ctx: click.Context) -> None:
-    """List what Always remembers, or revoke a rule."""
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(list_rules)
+@click.group(cls=Listed, invoke_without_command=True)
+def rules() -> None:
+    """List what Always remembers, or revoke a rule. Without a command: list."""
 
 
 @rules.command("list")
 @click.option("--json", "as_json", is_flag=True, help="One JSON array.")
-def list_rules(as_json: bool = False) -> None:
+def list_rules(as_json: bool) -> None:
     """The active rules, id first."""
     active = with_store(lambda store: store.rules())
     if as_json:

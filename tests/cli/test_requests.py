@@ -18,10 +18,12 @@ def test_newest_first_with_what_became_of_them(home: Home) -> None:
     assert "[masked 21]" in lines[1]
     assert "ghp_EXAMPLE" not in ended.out + home.run("requests", "list", "--json").out
     assert len(home.run("requests", "list", "--limit", "1").out.splitlines()) == 1
+    assert home.run("requests", "--limit", "1").out == lines[0] + "\n"
 
 
 def test_as_json(home: Home) -> None:
     home.ask(1)
+    assert home.run("requests", "--json").out == home.run("requests", "list", "--json").out != ""
     [found] = json.loads(home.run("requests", "list", "--json").out)
     assert found == {
         "id": "SG-1", "digest": "d", "state": "approved", "agent": "claude-code", "session": "s1", "tool": "Bash",
@@ -34,3 +36,11 @@ def test_nothing_asked_yet(home: Home) -> None:
     home.store(lambda store: store.rules())
     assert home.run("requests").out == ""
     assert json.loads(home.run("requests", "list", "--json").out) == []
+
+
+def test_the_word_list_may_be_left_out_but_nothing_else_is_guessed(home: Home) -> None:
+    home.ask(1)
+    assert "Commands:" in home.run("requests", "--help").out
+    for words in (["--nothing"], ["lst"], ["--json", "more"]):
+        ended = home.run("requests", *words)
+        assert (ended.code, ended.out) == (2, "")

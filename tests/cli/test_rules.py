@@ -17,6 +17,7 @@ def test_a_rule_is_listed_id_first(home: Home) -> None:
     home.ask(1)
     listed = home.run("rules")
     assert listed.out == home.run("rules", "list").out
+    assert home.run("rules", "--json").out == home.run("rules", "list", "--json").out != ""
     rule = listed.out.split()[0]
     assert rule.startswith("R-")
     assert "Bash: touch  (by U0ANA, 1970-01-01T00:18+" in listed.out
