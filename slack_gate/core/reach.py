@@ -18,8 +18,9 @@ from slack_gate.core.secrets import mask
 
 MAX_PROGRAMS = 200  # UTF-16 units of their list
 MAX_READ = 100_000  # characters of a text that are looked through
-MAX_STARTS = 200  # places in it where a command may begin
+MAX_STARTS = 4000  # places in it where a command may begin; of more, the first and the last
 MAX_WORDS = 2000  # characters of each
+MAX_LOOKED = 400_000  # of all of them together
 NET = "the network"
 OUTSIDE = "files outside the zone"
 DELETES = "deletes"
@@ -151,7 +152,10 @@ def _argvs(command: str) -> tuple[list[tuple[str, ...]], bool]:
     """The words of each simple command, and whether that is exact; else of everything that could be one."""
     if len(command) <= MAX_READ and (segments := cage_policy.read(command)) is not None:
         return [segment.argv for segment in segments], True
-    return list(_lenient(mask(command)[:MAX_READ])), False
+    text = mask(command)
+    if len(text) > MAX_READ:  # what stands at the end is what a long beginning would hide
+        text = f"{text[: MAX_READ // 2]}\n{text[-MAX_READ // 2 :]}"
+    return list(_lenient(text)), False
 
 
 _AT_COMMAND = re.compile(
@@ -165,8 +169,12 @@ _ASSIGNED = re.compile(r"(?:[A-Za-z_]\w{0,100}=[^\s;|&]{0,1000}\s+)*")
 
 def _lenient(command: str) -> Iterator[tuple[str, ...]]:
     """A word list for every place where a command could begin."""
-    for at in list(dict.fromkeys(match.end() for match in _AT_COMMAND.finditer(command)))[:MAX_STARTS]:
-        text = _END.split(command[at : at + MAX_WORDS], maxsplit=1)[0]
+    starts = list(dict.fromkeys(match.end() for match in _AT_COMMAND.finditer(command)))
+    if len(starts) > MAX_STARTS:
+        starts = starts[: MAX_STARTS // 2] + starts[-MAX_STARTS // 2 :]
+    room = min(MAX_WORDS, MAX_LOOKED // max(1, len(starts)))
+    for at in starts:
+        text = _END.split(command[at : at + room], maxsplit=1)[0]
         text = text[_ASSIGNED.match(text).end() :]  # type: ignore[union-attr]  # it matches the empty text
         words = [word for word in _SPLIT.split(text) if word]
         if words and re.search(r"\w", words[0]):

@@ -7,7 +7,20 @@ from typing import Any
 import pytest
 
 from slack_gate.core.hosts import about_host, hosts_in, listed
-from slack_gate.core.reach import CREDENTIALS, DELETES, INSTALLS, NET, OTHERS, OUTSIDE, programs, reach, unpinned
+from slack_gate.core.reach import (
+    CREDENTIALS,
+    DELETES,
+    INSTALLS,
+    MAX_LOOKED,
+    MAX_STARTS,
+    NET,
+    OTHERS,
+    OUTSIDE,
+    _argvs,
+    programs,
+    reach,
+    unpinned,
+)
 from tests.slack.test_cards import request
 
 
@@ -122,3 +135,20 @@ def test_hosts_of_a_command() -> None:
 )
 def test_scripts_that_no_approval_is_bound_to(command: str, said: bool) -> None:
     assert unpinned(command) is said
+
+
+@pytest.mark.parametrize("rows", [300, 900, 3000, 30_000])
+def test_what_stands_behind_a_long_text_is_seen(rows: int) -> None:
+    """A heredoc of many lines, each of which could be a command, does not hide the one that follows it."""
+    command = "cat > /srv/x <<'EOF'\n" + "".join(f"row {n}\n" for n in range(rows)) + "EOF\nrm -rf /srv/data"
+    assert reach(request(command=command, cwd="/tmp/app")) == [DELETES, OUTSIDE]
+    assert programs(command) == "Programs, not read exactly: cat, row, EOF, rm"
+
+
+@pytest.mark.parametrize("piece", ["time ", "sudo a", ";a", "$(", "x\n", "a=1 "])
+def test_a_text_of_nothing_but_beginnings_is_soon_looked_through(piece: str) -> None:
+    """Work is counted, not timed."""
+    command = piece * (200_000 // len(piece)) + "'"
+    found, exact = _argvs(command)
+    assert not exact and len(found) <= MAX_STARTS
+    assert sum(len(word) for words in found for word in words) <= MAX_LOOKED
