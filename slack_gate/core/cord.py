@@ -31,11 +31,16 @@ class Pull(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hand:
-    """Who pulls: `by` is how the log names the way (`human-slack`), `user` the Slack id there, `name` for reading."""
+    """Who pulls: `by` is how the log names the way (`human-slack`), `user` the Slack id there, `name` for reading.
+
+    `press` is Slack's own id of the press or the command, which it may bring twice, also to another daemon or after a
+    restart; empty where nothing does.
+    """
 
     by: str
     user: str
     name: str
+    press: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,11 +76,12 @@ class Commands:
     # Slash command
 
     async def _command(self, ack: AsyncAck, body: Body) -> None:
-        if not self._seen.new(str(body.get("trigger_id", ""))):
+        press = str(body.get("trigger_id", ""))
+        if not self._seen.new(press):
             await ack()  # done before: what came after it stands
             return
         user, team = str(body.get("user_id", "")), str(body.get("team_id", ""))
-        answer = asyncio.ensure_future(self._reply(str(body.get("text") or ""), user, team))
+        answer = asyncio.ensure_future(self._reply(str(body.get("text") or ""), user, team, press))
         done, _ = await asyncio.wait([answer], timeout=SOON_S)
         if done:
             reply = answer.result()
@@ -99,7 +100,8 @@ class Commands:
         """Only what a person writes to the app: no changes of messages, nothing of a bot, our own cards among it."""
         if event.get("channel_type") != "im" or event.get("subtype") or event.get("bot_id") or not event.get("user"):
             return
-        if not self._seen.new(str(body.get("event_id", ""))):
+        press = str(body.get("event_id", ""))
+        if not self._seen.new(press):
             return
         text = html.unescape(str(event.get("text") or ""))
         if word_of(text) is None and lift_of(text) is None:
@@ -107,7 +109,7 @@ class Commands:
                 return  # people may talk below a card
             text = "help"
         team = str(event.get("team") or body.get("team_id", ""))
-        reply = await self._reply(text, str(event["user"]), team, self._age(event))
+        reply = await self._reply(text, str(event["user"]), team, press, self._age(event))
         where = str(event["channel"]), str(event["user"]), reply.text, reply.blocks, str(event.get("thread_ts") or "")
         self._contact.later(self._contact.whisper(*where))
 
@@ -119,7 +121,7 @@ class Commands:
 
     # Answers
 
-    async def _reply(self, text: str, user: str, team: str, age: float = 0.0) -> Reply:
+    async def _reply(self, text: str, user: str, team: str, press: str, age: float = 0.0) -> Reply:
         """Never raises for what the gate or Slack cannot do."""
         if not self._controls.approves(user, team):
             return Reply.of(STRANGER)
@@ -138,7 +140,7 @@ class Commands:
                 return Reply.of(
                     f"This reached slack-gate {age:.0f} s after it was written, so nothing was done. Write it again."
                 )
-            hand = self._contact.hand(user)
+            hand = self._contact.hand(user, press)
             if denial is not None:
                 return Reply.of(await self._controls.lift(denial, hand, team))
             return Reply.of(await self._controls.pull(Pull(word), hand, team))

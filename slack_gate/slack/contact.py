@@ -37,8 +37,8 @@ class Contact:
     people: People
     later: Later
 
-    def hand(self, user: str) -> Hand:
-        return Hand(BY_SLACK, user, self.people.name(user))
+    def hand(self, user: str, press: str) -> Hand:
+        return Hand(BY_SLACK, user, self.people.name(user), press)
 
     async def whisper(self, channel: str, user: str, text: str, blocks: Sequence[Block], thread: str = "") -> None:
         await whisper(self.client, channel, user, text, blocks, thread)

@@ -275,14 +275,14 @@ class HomeTab:
         return "" if self._controls.approves(hand.user, team) else told  # the tab shows how it stands
 
     async def _done(self, ack: AsyncAck, body: Body, act: Callable[[Hand, str], Awaitable[str]]) -> None:
-        user = body["user"]["id"]
-        if not self._seen.new(str(body.get("trigger_id", ""))):
+        user, press = body["user"]["id"], str(body.get("trigger_id", ""))
+        if not self._seen.new(press):
             told = ""  # done before: what came after it stands
         elif not self._is_own(body):
             told = "This is not your Home tab as it was drawn. Nothing was changed; open it again."
         else:
             try:
-                told = await act(self._contact.hand(user), team_of(body))
+                told = await act(self._contact.hand(user, press), team_of(body))
             except GateError as error:
                 told = f"Nothing was changed: {error}"
         self._answer(body, user, told)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.daemon.house import House, house
+from slack_gate.daemon.serve import running
+from slack_gate.local_slack.server import LocalSlack
+from tests.daemon.house import House, house, settings_for
 from tests.daemon.test_home_tab import home_with
 
 
@@ -33,3 +35,26 @@ async def test_a_press_on_the_home_tab_that_comes_again_ends_no_later_pause(tmp_
         assert await paused(h)
         await h.slack.redeliver(resume)
         assert await paused(h)
+
+
+async def test_what_comes_again_after_a_restart_ends_no_later_pause(tmp_path: Path) -> None:
+    """As to another daemon of a fleet: only what is on file tells that it was done before."""
+    async with LocalSlack() as slack:
+        ana = slack.add_user("U0ANA", name="Ana")
+        settings = settings_for(slack, tmp_path)
+        async with running(settings):
+            idle = await ana.command("/gate resume")  # changes nothing, and was done all the same
+            await ana.open_home()
+            await ana.click_home(await home_with(ana, "Gated calls are asked in Slack"), "Pause")
+            press = await ana.click_home(await home_with(ana, "Paused by Ana since"), "Resume")
+            typed = await ana.command("/gate pause")
+            resumed = await ana.command("/gate resume")
+        async with running(settings) as daemon:
+            await ana.command("/gate pause")
+            for delivery in (idle.delivery, press, resumed.delivery):
+                assert delivery is not None and (await slack.redeliver(delivery)).acknowledged
+                assert (await daemon.controls.cord()).paused
+            await ana.command("/gate resume")
+            assert typed.delivery is not None
+            await slack.redeliver(typed.delivery)
+            assert not (await daemon.controls.cord()).paused
