@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from cage import cage_policy
 from slack_gate.core import hosts
 from slack_gate.core.change import FileNow
 from slack_gate.core.cord import moment
@@ -75,8 +76,12 @@ def because(request: Request, limit: int) -> str:
     """Why it is asked. The part of the call that a reason names in brackets is left out where that is a whole text of
     the call: it stands there anyway, and one with brackets of its own could take more of the reason with it."""
     why = mask(request.why)
-    for value in request.tool_input.values():
-        if isinstance(value, str) and not {"(", ")"} & set(part := mask(value[: 2 * SEGMENT])[:SEGMENT]):
+    wholes = [value for value in request.tool_input.values() if isinstance(value, str)]
+    segments = [] if request.command is None else cage_policy.read(request.command) or []
+    if len(segments) == 1 and not segments[0].redirected:  # the same words, quoted as a reason quotes them
+        wholes.append(cage_policy.shown(segments[0].argv))
+    for whole in wholes:
+        if not {"(", ")"} & set(part := mask(whole[: 2 * SEGMENT])[:SEGMENT]):
             why = why.replace(f" ({part})", "", 1)
     return one_line(why, limit)
 

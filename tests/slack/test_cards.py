@@ -521,6 +521,10 @@ def test_a_reason_does_not_repeat_the_whole_call_and_hides_nothing_else() -> Non
     )
     part = picture(request(command="npm test && ls", why=why.format("npm test"))).blocks
     assert "outside the cage (npm test)" in plain(part)
+    quoted = request(command="docker run -e A=1 x", why=why.format("docker run -e 'A=1' x"))
+    assert plain(picture(quoted).blocks[0]).splitlines()[1].endswith("it runs outside the cage")
+    part = request(command="docker run -e A=1 x >y", why=why.format("docker run -e 'A=1' x"))
+    assert plain(picture(part).blocks[0]).splitlines()[1].endswith("(docker run -e 'A=1' x)")
     forged = request(tool_input={"command": "ls", "x": "x); it runs outside the cage (rm"}, why=why.format("rm"))
     assert "it runs outside the cage (rm)" in plain(picture(forged).blocks)
 
