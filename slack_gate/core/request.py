@@ -133,6 +133,7 @@ class Decision:
     surface: str = ON_CARD
     edited: str | None = None  # the text to run instead of the agent's
     scope: Scope = Scope()
+    until: int | None = None  # until when it waited, as drawn where more time was asked for; None: not known
 
 
 def canonical(value: object) -> str:

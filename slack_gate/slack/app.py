@@ -195,11 +195,10 @@ class Buttons:
     def _decision(self, body: Body, choice: Choice) -> Decision:
         """A click on a message."""
         container = body.get("container") or {}
-        request, digest = [*_value_of(body).split(" "), "", ""][:2]
-        place = (container.get("channel_id", ""), container.get("message_ts", ""))
-        return self._by(
-            body, Decision(request, digest, choice, "human-slack", "", "", channel=place[0], message=place[1])
-        )
+        request, digest, until = [*_value_of(body).split(" "), "", "", ""][:3]
+        where = {"channel": container.get("channel_id", ""), "message": container.get("message_ts", "")}
+        waits = int(until) if until.isdecimal() else None
+        return self._by(body, Decision(request, digest, choice, BY_SLACK, "", "", **where, until=waits))
 
     def _submitted(self, body: Body, choice: Choice, **answer: Any) -> Decision:
         """A dialog's submission: it carries the ids, the channel and the message of the card it belongs to."""

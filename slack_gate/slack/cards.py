@@ -170,6 +170,11 @@ def value_of(request: Request) -> str:
     return f"{request.id} {request.digest}"
 
 
+def more(request: Request) -> str:
+    """What the option for more time stands for: until when it waits as drawn, so that it counts once."""
+    return f"{int(request.expires_at)} {MORE}"
+
+
 # Texts that are longer than a card
 
 
@@ -272,7 +277,7 @@ def _buttons(request: Request, offers: Offers, offer: str, complete: bool) -> Bl
         options += [("Edit and approve", EDITED)] if offers.edit else []
         options += [("Approve in the cage", CAGED)] if offers.cage else []
         options += [("Always with scope", SCOPED)] if offer else []
-    options += [("More time", MORE)] if offers.more else []
+    options += [("More time", more(request))] if offers.more else []
     # An option's value holds 150 characters; with the id, the digest and its word it is near 90.
     menu = [{"text": plain(label), "value": f"{value} {way}"} for label, way in options]
     elements.append({"type": "overflow", "action_id": MENU, "options": menu})

@@ -22,11 +22,11 @@ from slack_gate.core.wording import MAX_TOOL, because, headline, place, remarks
 from slack_gate.slack.blocks import Block, button, confirm, context, plain, section
 from slack_gate.slack.cards import (
     MENU,
-    MORE,
     SCOPED,
     WITH_REASON,
     Picture,
     escaped,
+    more,
     preformatted,
     value_of,
 )
@@ -140,7 +140,7 @@ def _buttons(request: Request, offers: Offers) -> Block:
     value = value_of(request)
     ways = [("Deny with a reason", WITH_REASON)]
     ways += [("Always with scope", SCOPED)] if offers.keys else []
-    ways += [("More time", MORE)] if offers.more else []
+    ways += [("More time", more(request))] if offers.more else []
     options = [{"text": plain(label), "value": f"{value} {way}"} for label, way in ways]
     elements = [
         button("Approve", Choice.APPROVE.value, value=value, style="primary"),

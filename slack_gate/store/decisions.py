@@ -131,7 +131,9 @@ class Decisions(Ledger):
 
 
 def _extended(tx: Transaction, request: Request, decision: Decision) -> Click:
-    """More time, as far as the client can wait."""
+    """More time, as far as the client can wait; once for each time that a card shows: a press may come twice."""
+    if decision.until not in (None, int(request.expires_at)):
+        return Click(Verdict.EXTENDED, request)
     until = min(request.expires_at + MORE_S, request.latest_at)
     if until <= request.expires_at:
         return Click(Verdict.LATEST, request)

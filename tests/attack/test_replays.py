@@ -58,3 +58,19 @@ async def test_what_comes_again_after_a_restart_ends_no_later_pause(tmp_path: Pa
             assert typed.delivery is not None
             await slack.redeliver(typed.delivery)
             assert not (await daemon.controls.cord()).paused
+
+
+async def test_more_time_that_comes_again_gives_no_more(tmp_path: Path) -> None:
+    async with house(tmp_path, wait=60) as h:
+        await h.start(h.event(command="git push origin main"), "--limit", "3000")
+        card = await h.card("git push")
+        [before] = await h.running.store.requests(1)
+        more = await h.ana.choose(card, "More time")
+        assert more.delivery is not None and (await h.slack.redeliver(more.delivery)).acknowledged
+        [after] = await h.running.store.requests(1)
+        assert after.expires_at == before.expires_at + 300
+        await h.drawn_anew()
+        await h.ana.choose(card, "More time")
+        [after] = await h.running.store.requests(1)
+        assert after.expires_at == before.expires_at + 600
+        assert [line["decision"] for line in h.log()] == ["pending", "extended", "extended"]
