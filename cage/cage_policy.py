@@ -1246,7 +1246,7 @@ def judge_git_words(call: Git, place: Place, here: str) -> None:
 def find_repository(directory: str, place: Place) -> Repository:
     """The repository git would use in this resolved directory; raises Gated unless it lies plainly in the zone."""
     if not os.path.isdir(directory) or ".git" in directory.casefold().split("/"):
-        raise Gated("git would not work in an ordinary directory there")
+        raise Gated("the directory where git would work is not there, or lies inside .git")
     at = directory
     while place.green(at):
         if os.path.lexists(at + "/.git"):
@@ -1671,6 +1671,8 @@ def _program(name: str) -> tuple[int, frozenset[str], tuple[str, ...]]:
 def keys(command: str) -> list[tuple[str, ...]]:
     """For each segment the words that Always would remember, or [] where the text must not be remembered."""
     found = [key_of(segment.argv) for segment in read(command) or ()]
+    if found and not command.replace("\t", "").replace("\n", "").isprintable():
+        return []  # characters that show nothing, or steer what shows them: a person looks each time
     known = [key for key in found if key]
     programs = {key[0] for key in known}
     # after `cd` git would work in another repository than the rule was made for, after `sbox` in a changed one

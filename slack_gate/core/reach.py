@@ -100,9 +100,9 @@ def reach(request: Request) -> list[str]:
 
 
 def programs(command: str) -> str:
-    """The programs that it names, in order, on one line; `at least` where the text cannot be read exactly."""
+    """The programs that it names, in order, on one line; rather more where the text cannot be read exactly."""
     argvs, exact = _argvs(command)
-    names = dict.fromkeys(os.path.basename(argv[0]) or argv[0] for argv in argvs if argv)
+    names = _named(argvs)
     if not names:
         return "Programs: none can be read"
     listed = one_line(mask(", ".join(names)), MAX_PROGRAMS)
@@ -110,13 +110,17 @@ def programs(command: str) -> str:
 
 
 def first_programs(command: str) -> list[str]:
-    """The first names for a notification: with the subcommand where one is known."""
-    argvs, _ = _argvs(command)
+    """The first names, for a notification."""
+    return _named(_argvs(command)[0])
+
+
+def _named(argvs: Sequence[Sequence[str]]) -> list[str]:
+    """Each once, with its subcommand where one follows at once: what follows an option may be the option's own."""
     found = []
     for argv in argvs:
         name = os.path.basename(argv[0]) or argv[0]
-        word = next((word for word in argv[1:3] if word[:1] not in ("-", "/", "~", ".")), "")
-        found.append(f"{name} {word}" if name in _WITH_SUBCOMMAND and word else name)
+        word = argv[1] if name in _WITH_SUBCOMMAND and len(argv) > 1 else "-"
+        found.append(name if word[:1] in ("-", "/", "~", ".") else f"{name} {word}")
     return list(dict.fromkeys(found))
 
 

@@ -34,13 +34,18 @@ def respelled(command: str, programs: Mapping[str, tuple[str, ...]]) -> str | No
     return reworded(command, lambda argv: programs.get(argv[0]))
 
 
+def is_slow(command: str, segments: Sequence[cage_policy.Segment]) -> bool:
+    """Whether it would take too long to rewrite, so that it is not."""
+    return len(segments) > 1 and (len(segments) > MANY or len(command) > LONG)
+
+
 def reworded(command: str, new: Callable[[tuple[str, ...]], tuple[str, ...] | None]) -> str | None:
     """`command` with the name of each simple command replaced by the words that `new` gives for it, None: by none.
 
     The rest stays byte for byte. None when that cannot be shown: reading the result again must give the same words.
     """
     segments = cage_policy.read(command)
-    if segments is None or (len(segments) > 1 and (len(segments) > MANY or len(command) > LONG)):
+    if segments is None or is_slow(command, segments):
         return None
     names = [new(segment.argv) for segment in segments]
     pieces, rest = [], command

@@ -15,6 +15,7 @@ from cage import cage_policy
 from slack_gate.core import network_git
 from slack_gate.core.event import APPROVAL, SHELL_TOOLS, ToolEvent
 from slack_gate.core.request import canonical
+from slack_gate.core.respell import is_slow
 from slack_gate.core.secrets import mask
 
 RUN_FIELDS = frozenset({"command", "reason", "timeoutSeconds"})
@@ -81,6 +82,8 @@ def _keys(event: ToolEvent) -> tuple[Key, ...]:
         return ()
     if network_git.uses_network(event):  # a remote is allowed by its address
         return tuple(Key(event.tool, words) for words in network_git.remotes(event))
+    if event.executor is None and is_slow(event.command, cage_policy.read(event.command) or ()):
+        return ()  # what cannot be pinned to the trusted files is asked again
     words = dict.fromkeys(cage_policy.keys(event.command))
     return tuple(Key(event.tool, key) for key in words) if words and _released(event, event.command) else ()
 
@@ -93,6 +96,13 @@ def covered(event: ToolEvent, rules: Iterable[Rule], now: float) -> Coverage | N
         return None
     released = _released(event, event.command) if event.command is not None else None
     return Coverage(tuple(by_key[key] for key in keys), None if released == event.command else released)
+
+
+def missing(event: ToolEvent, rules: Iterable[Rule], now: float) -> tuple[Key, ...]:
+    """The keys of this call that no rule has, where rules have others of it; empty where they have none or all."""
+    known = {rule.key for rule in rules if rule.counts(event, now)}
+    keys = keys_to_remember(event) if known else ()
+    return tuple(key for key in keys if key not in known) if known.intersection(keys) else ()
 
 
 def runs_caged(event: ToolEvent) -> bool:

@@ -110,6 +110,8 @@ NO_PUSH = [
         ("/usr/bin/git push ...", "git push", False),
         ("rm ...", "ls && rm -rf x", True),
         ("rm ...", "ls; rm x", True),
+        ("rm ...", "true; " * 1667 + "rm -rf ~/work", True),
+        ("rm ...", "true\n" * 2000 + "rm -rf $X", True),
         ("rm ...", "$(rm x)", True),  # not read exactly: rather too many
         ("rm ...", "sudo rm x", True),
         ("rm ...", "sudo -u root rm x", True),

@@ -17,6 +17,7 @@ from slack_gate.core.reach import (
     OTHERS,
     OUTSIDE,
     _argvs,
+    first_programs,
     programs,
     reach,
     unpinned,
@@ -72,10 +73,21 @@ def test_other_tools(tool: str, tool_input: dict[str, Any], touched: list[str]) 
 
 def test_programs() -> None:
     assert programs("a | b/c && d x") == "Programs: a, c, d"
+    assert programs("git log -1; git push origin main && npm run x") == "Programs: git log, git push, npm run"
+    assert programs("git -C log push; git") == "Programs: git"  # what follows an option may be its own word
+    assert programs("git commit -F - <<'M'\nline\nline\nM\ngit push origin main") == (
+        "Programs, not read exactly: git commit, line, M, git push"
+    )
     assert programs("for i in 1; do make x; done").startswith("Programs, not read exactly: ")
     assert "make" in programs("for i in 1; do make x; done")
     assert programs("") == "Programs: none can be read"
     assert "\\u{202e}" in programs("a\u202eb x") or "none" in programs("a\u202eb x")
+
+
+@pytest.mark.parametrize("mark", [" ; ", " && ", " || ", " | ", " |& ", " & ", "\n"])
+def test_every_part_of_a_chain_is_named(mark: str) -> None:
+    assert programs(f"git log -1{mark}touch /tmp/x").endswith(": git log, touch")
+    assert first_programs(f"git log -1{mark}touch /tmp/x") == ["git log", "touch"]
 
 
 def test_reading_takes_bounded_time() -> None:

@@ -58,6 +58,11 @@ def test_the_digest_binds_everything_shown(other: ToolEvent) -> None:
     assert digest(other, "toolu_1", "box") != digest(EVENT, "toolu_1", "box")
 
 
+def test_the_digest_binds_a_long_text_to_its_end() -> None:
+    texts = ["true; " * 1667 + end for end in ("rm -rf a", "rm -rf b", "rm -rf")]
+    assert len({digest(replace(EVENT, tool_input={"command": text}), "a", "box") for text in texts}) == 3
+
+
 def test_the_digest_binds_call_and_host() -> None:
     assert len({digest(EVENT, "a", "box"), digest(EVENT, "b", "box"), digest(EVENT, "a", "other")}) == 3
 

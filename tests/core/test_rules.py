@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from slack_gate.core.event import ToolEvent
-from slack_gate.core.rules import Key, Rule, covered, keys_to_remember, runs_caged
+from slack_gate.core.rules import Key, Rule, covered, keys_to_remember, missing, runs_caged
 
 NOW = 1_000_000.0
 
@@ -127,6 +127,20 @@ def test_what_a_rule_covers(remembered: list[str], command: str, allowed: bool) 
     assert (coverage is not None) == allowed
     if coverage is not None:
         assert set(coverage.rules) == {f"R-{key}" for key in remembered}
+
+
+@pytest.mark.parametrize(
+    ("remembered", "command", "named"),
+    [
+        (["git log"], "git log -1 && touch a; chmod +x a", ["touch", "chmod"]),
+        (["git log", "touch"], "git log -1 && touch a", []),
+        (["mkdir"], "git log -1 && touch a", []),
+        (["git log"], "git log -1 | sh", []),  # nothing of it can be remembered
+        ([], "git log -1 && touch a", []),
+    ],
+)
+def test_what_of_a_line_is_not_remembered(remembered: list[str], command: str, named: list[str]) -> None:
+    assert list(map(str, missing(bash(command), rules_for(*remembered), NOW))) == named
 
 
 def test_two_words_are_not_one_word_with_a_blank() -> None:
