@@ -64,7 +64,7 @@ GUARDED_CACHES = tuple(
 
 # ---------------------------------------------------------------- the one reading of shell text
 
-# The kernel takes no longer single argument, so no shell is ever started with a longer text.
+# Bytes. The kernel takes no longer single argument, so no shell is ever started with a longer text.
 MAX_COMMAND = 131_071
 
 _INERT = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./:@%+,^=")
@@ -91,6 +91,8 @@ def read(command: str) -> list[Segment] | None:
     """
     if type(command) is not str or not 0 < len(command) <= MAX_COMMAND or command[0] in "-+":
         return None  # `bash -c` takes a text that begins with a dash for options
+    if not command.isascii() and len(command.encode("utf-8", "surrogatepass")) > MAX_COMMAND:
+        return None
     if not command.strip(_PLAIN):  # every character stands for itself: the common case, read at once
         words = command.split()
         return [Segment(tuple(words))] if words and _is_program(words[0]) else None

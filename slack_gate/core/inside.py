@@ -1,4 +1,4 @@
-"""Texts for the cage: the call that runs a text in it, and what runs in there of a text that begins with `sbox`."""
+"""Texts for a shell: the call that runs one in the cage, what of one with `sbox` runs in there, how long one may be."""
 
 from __future__ import annotations
 
@@ -16,6 +16,17 @@ def wrapped(event: ToolEvent) -> str | None:
         return None
     caged = f"sbox bash -c {shlex.quote(command)}"
     return caged if [one.argv for one in cage_policy.read(caged) or []] == [("sbox", "bash", "-c", command)] else None
+
+
+def unstartable(command: str) -> str | None:
+    """Why no shell can be started with this text, with its length; None where one can."""
+    size = len(command.encode("utf-8", "surrogatepass"))
+    if size <= cage_policy.MAX_COMMAND:
+        return None
+    return (
+        f"The command has {len(command)} characters, {size} bytes; no shell can be started with more than "
+        f"{cage_policy.MAX_COMMAND} bytes. Put it into a file, and run that."
+    )
 
 
 def inside(command: str) -> tuple[tuple[str, ...], str] | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from slack_gate.core import network_git, rules
 from slack_gate.core.event import RUNS, ToolEvent
-from slack_gate.core.inside import wrapped
+from slack_gate.core.inside import inside, unstartable, wrapped
 from slack_gate.core.request import Request
 from slack_gate.core.respell import pinned
 from slack_gate.core.run import MAX_TIMEOUT_S
@@ -54,6 +54,13 @@ class Released:
             return None
         text = wrapped(event)
         return None if text is None else self.pinned(text)
+
+    def unstartable(self, event: ToolEvent) -> str | None:
+        """Why no shell on this machine could be started with the command, with its length; None where one could."""
+        if event.command is None or (event.executor or self._executor) == "sandboxer":
+            return None
+        _, text = (inside(event.command) if event.executor else None) or ((), event.command)
+        return unstartable(text)
 
     def unfit(self, event: ToolEvent, cages: bool) -> str | None:
         """Why an approved command could not be handed to the executor that the settings name."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from slack_gate.core.request import State
 from slack_gate.daemon import outbox
 from slack_gate.slack import messenger
 from tests.daemon.house import House, house
+from tests.slack.test_cards import literals
 
 LONG = "echo start; " + "true; " * 3000 + "rm -rf /srv/data"
 UPLOAD = "files.getUploadURLExternal"
@@ -42,6 +44,21 @@ async def test_the_whole_stands_in_the_thread_before_approve_appears(tmp_path: P
         await h.ana.click(card, "Approve")
         assert (await h.ended(hook)).decision == "allow"
         await card.wait_for_update(lambda version: not version.buttons)
+
+
+@pytest.mark.parametrize(
+    "command", ["echo " + "x" * (size - 5) for size in (2999, 3001, 12_500, 45_000)] + ["&" * 2999]
+)
+async def test_of_whatever_length_it_is_delivered_whole(tmp_path: Path, command: str) -> None:
+    async with house(tmp_path) as h:
+        hook = await h.start(h.event(command=command))
+        card = await h.ana.wait_for_message(lambda m: m.has_button("Approve"))
+        shown = [exact(text) for text in (*literals(card.blocks), *snippets(h, card))]
+        assert command in shown and f"{len(command)} characters, 1 line" in card.plain()
+        refused = [call.error for name in ("chat.postMessage", "chat.update") for call in h.slack.calls(name)]
+        assert not any(refused)
+        await h.ana.click(card, "Approve")
+        assert (await h.ended(hook)).decision == "allow"
 
 
 async def test_three_thousand_lines_with_characters_that_hide(tmp_path: Path) -> None:
@@ -115,8 +132,22 @@ async def test_a_denial_needs_no_file(tmp_path: Path) -> None:
         assert re.match("Denied by Ana", (await h.ended(hook)).reason)
 
 
+@pytest.mark.parametrize("text", ["x" * 131_071, "é" * 70_000])
+async def test_what_no_shell_can_be_started_with_is_refused_before_anybody_is_asked(tmp_path: Path, text: str) -> None:
+    """The same length in bytes goes through the agent's own shell, or the one in the cage."""
+    with pytest.raises(OSError, match="Argument list too long"):
+        subprocess.run(["bash", "-c", f": {text}"], check=True)
+    async with house(tmp_path) as h:
+        ended = await h.bash(f": {text}")
+        assert ended.decision == "deny" and f"{len(text) + 2} characters" in ended.reason
+        assert "131071 bytes" in ended.reason and h.slack.calls("chat.postMessage") == []
+        hook = await h.start(h.event(command=f": {text[:60_000]}"))
+        await h.ana.click(await h.card(text[:100]), "Approve")
+        assert (await h.ended(hook)).decision == "allow"
+
+
 async def test_the_length_is_named_where_nothing_can_hold_it(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
-        ended = await h.bash("echo " + "\u200b" * 130_000)
-        assert "has 130005 characters" in ended.reason and "at most 1000000 can be shown" in ended.reason
+        ended = await h.ask(h.event("Write", file_path="/srv/x", content="\u200b" * 130_000))
+        assert "The input has 13" in ended.reason and "at most 1000000 can be shown" in ended.reason
         assert h.slack.calls("chat.postMessage") == []

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import pty
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from slack_gate.core.event import ToolEvent
+from slack_gate.core.inside import wrapped
 from slack_gate.core.run import STOPPED, Result
 from slack_gate.executors.cage import CAGE_FAULT, Cage
-from slack_gate.executors.output import MAX_PASSED
+from slack_gate.executors.output import MAX_PASSED, Bounded
 
 CAGE = Path(__file__).parents[2] / "cage"
 SBOX = CAGE / "sbox"
@@ -74,6 +80,20 @@ async def test_a_leading_sbox_is_stripped(zone: Path, text: str) -> None:
     assert (await _run(text, zone)).stdout == b"a\n"
 
 
+@pytest.mark.parametrize("letter", ["x", "é", "'"])
+def test_every_text_that_is_put_into_the_cage_can_be_started(zone: Path, letter: str) -> None:
+    """By the agent's shell, which is given it in one piece, as `sbox` is given what is in it."""
+    started = set()
+    for length in (2000, 20_000, 65_000, 66_000, 131_000, 140_000):
+        event = ToolEvent(
+            "claude-code", "s", "c", "Bash", {"command": f": {shlex.quote(letter * length)}"}, "/", rewritable=True
+        )
+        if (text := wrapped(event)) is not None:
+            done = subprocess.run(["bash", "-c", text.replace("sbox", str(SBOX), 1)], cwd=zone, check=True)
+            started.add(done.returncode)
+    assert started == {0}
+
+
 async def test_two_cages_become_one(zone: Path) -> None:
     assert (await _run("sbox echo a && sbox echo 'b  c'", zone)).stdout == b"a\nb  c\n"
 
@@ -113,6 +133,29 @@ async def test_endless_output_is_cut_in_the_middle_and_says_so(zone: Path) -> No
     assert len(result.stdout) == MAX_PASSED + len(mark) + 2
 
 
+def test_endless_output_takes_no_memory() -> None:
+    kept = Bounded()
+    tracemalloc.start()
+    for _ in range(4000):  # 250 MiB
+        kept.add(os.urandom(1) * 65536)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 * MAX_PASSED and len(kept.value()) < MAX_PASSED + 100
+
+
+async def test_a_child_in_the_background_that_holds_the_output(zone: Path, sbox: str) -> None:
+    """The command has ended, so its cage has, and with it what it left running: nobody waits for that."""
+    result = await _run(f"sleep 47.{ME}623 & echo done", zone, sbox=sbox)
+    assert result == Result(0, b"done\n")
+    await _gone(f"47.{ME}623")
+
+
+async def test_much_on_one_stream_before_anything_on_the_other(zone: Path, sbox: str) -> None:
+    result = await _run("head -c 4000000 /dev/zero >&2; echo done", zone, sbox=sbox)
+    assert (result.exit_code, result.stdout) == (0, b"done\n")
+    assert b"[%d bytes left out]" % (4_000_000 - MAX_PASSED) in result.stderr
+
+
 async def test_a_megabyte_stays_whole(zone: Path) -> None:
     result = await _run(f"head -c {MAX_PASSED} /dev/zero", zone)
     assert result.stdout == bytes(MAX_PASSED)
@@ -133,6 +176,51 @@ async def test_what_began_is_never_said_not_to_have_run(zone: Path, sbox: str) -
         result = await Cage(sbox).run(f"echo begun; sleep 47.{ME}823", str(zone), 30, stop, lambda *_: stop.set())
         assert (result.code, result.stdout) == (STOPPED, b"begun\n")
         assert str(result.error) == "It was ended: whoever asked for it is gone."
+
+
+ASKING = """
+import asyncio, sys
+from slack_gate.executors.cage import Cage
+result = asyncio.run(Cage(sys.argv[1]).run(sys.argv[2], sys.argv[3], 30, asyncio.Event(), lambda *_: None))
+print("ENDED", result.timed_out, result.exit_code, result.stderr, flush=True)
+"""
+
+
+PUSH = "git commit -q --no-gpg-sign -m x; git push -q origin main"
+
+
+@pytest.mark.parametrize("command", ["git commit -qm x", PUSH, "read -r answer </dev/tty"])
+def test_what_asks_at_a_terminal_finds_none(zone: Path, sbox: str, command: str) -> None:
+    """Whoever started the daemon may sit at one: a passphrase asked for there would be waited for without end."""
+    (ask := zone / "ask").write_text("#!/bin/sh\nread -r answer </dev/tty || exit 9\n")
+    ask.chmod(0o755)
+    settings = {"commit.gpgsign": "true", "gpg.program": str(ask), "core.sshCommand": str(ask)}
+    settings |= {"user.name": "Ana", "user.email": "ana@example.org", "remote.origin.url": "ssh://host.example/x"}
+    subprocess.run(["git", "init", "-q", "-b", "main", zone], check=True)
+    for name, value in settings.items():
+        subprocess.run(["git", "-C", zone, "config", name, value], check=True)
+    words = [sys.executable, "-c", ASKING, sbox, f"touch x; git add x; {command}", str(zone)]
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execve(sys.executable, words, {**os.environ, "PYTHONPATH": str(CAGE.parent)})
+    said = b""
+    with contextlib.suppress(OSError):  # the other end is closed
+        while data := os.read(terminal, 4096):
+            said += data
+    os.close(terminal)
+    os.waitpid(child, 0)
+    timed_out, code = said.partition(b"ENDED ")[2].split()[:2]
+    assert timed_out == b"False" and code != b"0", said
+
+
+async def test_an_editor_that_waits_is_ended_with_its_git(zone: Path, sbox: str) -> None:
+    (editor := zone / "editor").write_text(f"#!/bin/sh\nsleep 47.{ME}723\n")
+    editor.chmod(0o755)
+    text = f"git init -q; git -c user.name=A -c user.email=a@b -c core.editor={editor} commit --allow-empty"
+    result = await _run(text, zone, timeout=3, sbox=sbox)
+    assert (result.timed_out, result.exit_code) == (True, None)
+    await _gone(f"47.{ME}723")
+    await _gone(str(editor))
 
 
 async def test_a_cage_that_is_never_there(zone: Path, tmp_path: Path) -> None:

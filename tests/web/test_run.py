@@ -116,6 +116,28 @@ async def test_output_that_is_no_utf8_and_long_output(doors: Doors) -> None:
     assert len(shown) < 1_100_000 and "1951424 bytes left out" in shown
 
 
+@pytest.mark.parametrize(("size", "letter"), [(131_071, "x"), (131_072, "x"), (200_000, "x"), (140_000, "é")])
+async def test_a_long_command_runs_whole_or_is_refused_before_anybody_is_asked(
+    doors: Doors, size: int, letter: str
+) -> None:
+    """The kernel hands a program no longer text in one piece; sizes are bytes."""
+    frame = "cat > big <<'E'\n{}\nE"
+    content = letter * ((size - len(frame) + 2) // len(letter.encode()))
+    command = frame.format(content)
+    if size <= 131_071:
+        assert len(command.encode()) == size
+        task, request = await doors.asking(command=command)
+        assert await doors.decide(request) == 303
+        assert (await task)["exitCode"] == 0
+        assert (doors.projects / "big").read_text() == content + "\n"
+        return
+    answer = await doors.run(command=command)
+    assert (answer["decision"], answer["by"]) == ("denied", "gate"), answer
+    assert f"{len(command)} characters, {len(command.encode())} bytes" in answer["message"]
+    assert "131071" in answer["message"]
+    assert await doors.daemon.store.requests(5) == [] and not (doors.projects / "big").exists()
+
+
 async def test_the_directory(doors: Doors, tmp_path: Path) -> None:
     below = doors.projects / "app"
     below.mkdir()
