@@ -12,12 +12,14 @@ AGENTS_TO_COME = (
 )
 USAGE = "Usage: hook.py AGENT [--socket PATH] [--limit SECONDS] [--unreachable deny|ask]"
 
-# What a project can set for its agent that runs code of the project in every shell, or in every git.
+# What a project can set for its agent that runs code of the project in every shell, or in every git, or has git work on
+# another repository than the one that is shown.
 UNSAFE = (
     *(b"BASH_ENV", b"SHELLOPTS", b"BASHOPTS", b"PS4", b"LD_PRELOAD", b"LD_AUDIT"),
     *(b"GIT_SSH", b"GIT_SSH_COMMAND", b"GIT_PROXY_COMMAND", b"GIT_EXTERNAL_DIFF", b"GIT_EXEC_PATH"),
     *(b"GIT_TEMPLATE_DIR", b"GIT_CONFIG_COUNT", b"GIT_CONFIG_PARAMETERS", b"GIT_CONFIG_GLOBAL", b"GIT_CONFIG_SYSTEM"),
-    *(b"GIT_DIR", b"GIT_WORK_TREE"),
+    *(b"GIT_DIR", b"GIT_WORK_TREE", b"GIT_COMMON_DIR", b"GIT_INDEX_FILE", b"GIT_OBJECT_DIRECTORY", b"GIT_CONFIG"),
+    *(b"GIT_ALTERNATE_OBJECT_DIRECTORIES", b"GIT_NAMESPACE"),
 )
 UNSAFE_FUNCTIONS = b"BASH_FUNC_"
 
@@ -83,7 +85,7 @@ def check_environment() -> None:
     functions = [name for name in posix.environ if name.startswith(UNSAFE_FUNCTIONS)]
     for name in (*UNSAFE, *functions):
         if posix.environ.get(name):
-            what = f"{name.decode(errors='replace')} is set, so code of its own could run in each command"
+            what = f"{name.decode(errors='replace')} is set, so commands could run code of its own or work elsewhere"
             raise Deny(what, "Tell the user: a project's settings may have set it; without it the call is judged.")
 
 

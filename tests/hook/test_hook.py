@@ -324,7 +324,11 @@ def test_a_directory_may_have_any_name(serve: Serve, agent: Agent, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "name", ["BASH_ENV", "LD_PRELOAD", "LD_AUDIT", "SHELLOPTS", "GIT_SSH_COMMAND", "BASH_FUNC_eval%%"]
+    "name",
+    [
+        *("BASH_ENV", "LD_PRELOAD", "LD_AUDIT", "SHELLOPTS", "GIT_SSH_COMMAND", "BASH_FUNC_eval%%"),
+        *("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"),
+    ],
 )
 def test_an_environment_that_runs_code_of_its_own_is_denied(each: Agent, name: str) -> None:
     each.env[name] = ":"  # the dynamic linker takes it for an empty list
