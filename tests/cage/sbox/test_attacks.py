@@ -576,14 +576,19 @@ def test_what_a_repository_lacks_is_not_planted(world: World, target: list[str],
         )
 
 
-def test_a_configured_hooks_directory_is_guarded(world: World, target: list[str]) -> None:
+@pytest.mark.parametrize("place", ["inside", "beside", "another repository"])
+def test_a_configured_hooks_directory_is_guarded(world: World, target: list[str], place: str) -> None:
     repository = world.repository(f"h{Path(target[0]).name}")
     world.bare("bash", "-c", "mkdir .husky; git config core.hooksPath .husky", cwd=repository)
     mark = str(Path(target[0]) / "mark")
-    plant = f"{HOOK} >.husky/post-commit; chmod +x .husky/post-commit"
-    world.caged("bash", "-c", plant, "plant", mark, cwd=repository)
+    where = {"inside": repository, "beside": world.projects}.get(place) or world.repository("own")
+    plant = f'{HOOK} >"$2/.husky/post-commit"; chmod +x "$2/.husky/post-commit"'
+    world.caged("bash", "-c", plant, "plant", mark, str(repository), cwd=where)
     git_outside(world, repository)
     assert not Path(mark).exists()
+    world.bare("bash", "-c", plant, "plant", mark, str(repository), cwd=where)
+    git_outside(world, repository)
+    assert Path(mark).exists(), "this plant proves nothing, git does not run it"
 
 
 INCLUDED = {

@@ -46,6 +46,8 @@ def test_a_cage_that_cannot_be_built_runs_nothing(world: World, tmp_path: Path, 
     assert not (world.projects / "marker").exists()
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("sbox: ") and last.endswith((".", "unknown."))
+    if "bwrap: " in code:
+        assert "namespaces" in last and "container" in last
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o000])
@@ -63,6 +65,20 @@ def test_without_user_namespaces_nothing_runs(world: World) -> None:
     done = world.bare("unshare", "-Ur", "bash", "-c", code, str(world.sbox))
     assert done.returncode == 125 and not (world.projects / "marker").exists()
     assert "user namespaces are switched off. Switch them on: sudo sysctl" in done.stderr
+
+
+def test_what_the_system_forbids_is_named_with_its_fix(world: World) -> None:
+    if world.uid == 0:
+        pytest.skip("root may make namespaces wherever they are restricted")
+    fake, kernel = world.outside / "bwrap", world.outside / "kernel"
+    fake.write_text(f"#!/bin/sh\n{FAKES['no loopback']}\n")
+    fake.chmod(0o755)
+    kernel.mkdir(exist_ok=True)
+    (kernel / "apparmor_restrict_unprivileged_userns").write_text("1\n")
+    over = ["--bind", str(fake), "/usr/bin/bwrap", "--ro-bind", str(kernel), "/proc/sys/kernel"]
+    done = world.bare("bwrap", "--dev-bind", "/", "/", *over, "--", str(world.sbox), "touch", "marker")
+    assert done.returncode == 125 and not (world.projects / "marker").exists()
+    assert "AppArmor restricts user namespaces" in done.stderr and "docs/cage.md" in done.stderr
 
 
 def test_a_cage_in_a_cage_is_refused(world: World) -> None:
@@ -272,6 +288,26 @@ def test_settings_show_and_hide(world: World, conf: Path) -> None:
     done = world.caged("bash", "-c", "cat ~/.kube/config; ls -A ~/plain; cat ~/.gitconfig; ls -A ~/.ssh")
     assert done.stdout == LOOT + "\n"
     assert world.caged("bash", "-c", "echo x >~/.kube/config").returncode == 1
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_settings_count_alike_in_any_order(world: World, conf: Path, order: int) -> None:
+    """What is hidden within what is shown, and within what can be written, stays hidden; what is around it does not."""
+    (place := world.projects / "within").mkdir()
+    (place / "kept").mkdir()
+    (place / "kept/secret").write_text(LOOT)
+    world.give(place)
+    lines = [f"hide {place}/kept", "show .kube", f"hide {world.home}/.kube/config", f"hide {world.home}/plain"]
+    conf.write_text("\n".join(lines[::order]) + "\n")
+    try:
+        done = world.caged(
+            "bash", "-c", "touch within/new; ls -A ~/.kube; cat within/kept/secret ~/.kube/config ~/plain/notes"
+        )
+        assert done.stdout == "config\n" and done.returncode == 1
+        assert (place / "new").exists()
+        assert world.caged("touch", str(world.home / "plain/new")).returncode == 1
+    finally:
+        shutil.rmtree(place)
 
 
 def test_no_setting_shows_the_gate(world: World, conf: Path) -> None:

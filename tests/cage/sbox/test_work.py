@@ -345,6 +345,11 @@ def test_git_variables_of_the_caller_stay_outside(world: World, place: Path) -> 
     done = world.caged("bash", "-ec", "git init -q; touch f; git add -A", cwd=place, env=world.environment(names))
     assert done.returncode == 0 and (place / ".git/index").exists()
     assert (outer / ".git/index").read_bytes() == before
+    named = subprocess.run(["git", "rev-parse", "--local-env-vars"], capture_output=True, text=True, check=True)
+    more = "GIT_EXTERNAL_DIFF GIT_SSH GIT_SSH_COMMAND GIT_PAGER GIT_EDITOR GIT_ASKPASS GIT_EXEC_PATH"
+    every = dict.fromkeys([*named.stdout.split(), *more.split()], "/x")
+    assert "GIT_INDEX_FILE" in every
+    assert "GIT_" not in world.caged("/usr/bin/env", env=world.environment(every)).stdout
 
 
 def test_variables_that_are_passed_on(world: World) -> None:
