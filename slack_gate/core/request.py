@@ -88,7 +88,8 @@ class Request:
     @property
     def event(self) -> ToolEvent:
         """The call that was asked about; exact only while pending, masked after."""
-        return ToolEvent(self.agent, self.session, self.key, self.tool, self.tool_input, self.cwd)
+        own = (self.agent, self.session, self.key, self.tool, self.tool_input, self.cwd)
+        return ToolEvent(*own, rewritable=self.rewritable)
 
 
 BY_RULES = "always"

@@ -15,6 +15,7 @@ from cage import cage_policy
 from slack_gate.core import cage_first, network_git, rules
 from slack_gate.core.answer import Answer, Ruling
 from slack_gate.core.caged import caged_git
+from slack_gate.core.display import one_line
 from slack_gate.core.event import APPROVAL, RUNS, ToolEvent
 from slack_gate.core.policy import NOTHING, Demands
 from slack_gate.core.ports import Classifier, Judgement
@@ -158,10 +159,12 @@ class Judge:
         return self._classifier.explain(event.tool, dict(event.tool_input), event.cwd)
 
     def rememberable(self, event: ToolEvent) -> Sequence[rules.Key]:
-        """What Always may save of this call, empty for nothing."""
+        """What Always may save of this call; empty for nothing, also where the same would be asked all the same."""
         if self._policy.current().demands(event).forgettable or self._policy.problem:
             return ()
-        return () if self._own_files.reached_by(event) else rules.keys_to_remember(event)
+        keys = () if self._own_files.reached_by(event) else rules.keys_to_remember(event)
+        saved = [rules.Rule("", key, "", 0.0, "", "") for key in keys]
+        return () if not keys or isinstance(self.outcome(event, saved, 0.0), Ask | Refuse) else keys
 
     def refused(self, event: ToolEvent) -> str | None:
         """Why nobody is asked about this call, and why it does not run if somebody was before that was so."""
@@ -221,12 +224,12 @@ class Judge:
                 return Run("always", coverage.rules)
             return _by_rules(coverage, _changed(coverage.command, event))
         if event.executor is not None:
-            return Ask("it is not on the allowlist", demands)
+            return Ask(f"{_not_yet(event, saved, now)}it is not on the allowlist", demands)
         text = self._pinned(cage_first.caged_first(event)) if self._cages_first else None
         if text is not None:
             answer = Answer(Ruling.ALLOW, f"In the cage, not asked: {judged.rule}.", text, cage_first.ADVICE)
             return Allow(answer, "caged", "policy", _why(judged))
-        return self._ask(event, _why(judged), demands)
+        return self._ask(event, f"{_not_yet(event, saved, now)}{_why(judged)}", demands)
 
     def _network(
         self, event: ToolEvent, judged: Judgement, demands: Demands, saved: Sequence[rules.Rule], now: float
@@ -263,6 +266,12 @@ class Judge:
 
 def _allowed(event: ToolEvent, saved: Sequence[rules.Rule], now: float) -> Sequence[tuple[str, ...]]:
     return [rule.key.words for rule in saved if rule.counts(event, now)]
+
+
+def _not_yet(event: ToolEvent, saved: Sequence[rules.Rule], now: float) -> str:
+    """Of a line that is remembered in part, what is not: a clause before the others, else empty."""
+    keys = rules.missing(event, saved, now)
+    return f"a part of it is remembered, but not {one_line(', '.join(map(str, keys)), 100)}; " if keys else ""
 
 
 def _by_rules(coverage: rules.Coverage, text: str | None) -> Allow:
