@@ -229,7 +229,7 @@ class Judge:
         if text is not None:
             answer = Answer(Ruling.ALLOW, f"In the cage, not asked: {judged.rule}.", text, cage_first.ADVICE)
             return Allow(answer, "caged", "policy", _why(judged))
-        return self._ask(event, _why(judged), demands)
+        return self._ask(event, f"{_not_yet(event, saved, now)}{_why(judged)}", demands)
 
     def _network(
         self, event: ToolEvent, judged: Judgement, demands: Demands, saved: Sequence[rules.Rule], now: float
