@@ -38,10 +38,12 @@ class Clicks(Ends):
         except MalformedEvent as error:  # what is looked at before took too long; nothing was filed
             click = Click(Verdict.UNFIT, await self._store.request(decision.request), why=f"{error} Press again.")
         except GateError:
-            # Committed perhaps; the person is told no, and so is the agent.
-            self._unrecorded[decision.request] = self._clock()
-            self._waiting.wake(decision.request)
-            raise
+            if (recorded := await self._recorded_elsewhere(decision)) is None:
+                # Committed perhaps; the person is told no, and so is the agent.
+                self._unrecorded[decision.request] = self._clock()
+                self._waiting.wake(decision.request)
+                raise
+            click = recorded
         if click.verdict is Verdict.DECIDED:
             self._unrecorded.pop(decision.request, None)
             self.ended([click.request] if click.request else [])
@@ -102,6 +104,17 @@ class Clicks(Ends):
                 ended = await self._store.remembered(request.id, request.digest, coverage.rules, now)
                 self.ended([ended] if ended else [])
         self._rules_seen = scopes
+
+    async def _recorded_elsewhere(self, decision: Decision) -> Click | None:
+        """What became of an answer whose record seemed to fail, where the agent waits for another daemon: that one goes
+        by what is on file, whatever is told here. None when it is not there, or cannot be looked for."""
+        try:
+            row = await self._store.request(decision.request)
+        except GateError:
+            return None
+        if row is None or row.home == self._house.home or row.decided_by != (decision.user or decision.by):
+            return None
+        return Click(Verdict.DECIDED, row)
 
     async def _let_go(self) -> None:
         """As `release_covered`; that it fails makes no click undecided, and what is covered waits for a person."""

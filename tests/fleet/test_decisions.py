@@ -13,6 +13,7 @@ import pytest
 from slack_gate.core.ports import Verdict
 from slack_gate.core.request import Choice, Decision, Request
 from slack_gate.daemon import fleet
+from slack_gate.errors import StoreError
 from slack_gate.store.tables import edits
 from tests.daemon.house import House
 from tests.fleet.street import street
@@ -184,3 +185,27 @@ async def test_a_rule_lets_nothing_go_that_the_policy_there_has_asked(
         assert waits.returncode is None
         await a.press(waiting, "Deny")
         assert (await a.ended(waits, 60)).decision == "deny"
+
+
+async def test_a_press_whose_record_seemed_to_fail_and_did_not(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection is lost with the answer to the commit on its way: the other daemon lets go what is on file."""
+    async with street(url) as town:
+        a, b = await town.start("a", wait=300), await town.start("b", wait=300)
+        hook, card = await town.asked("a", "git push origin main")
+        decided = b.running.store.decided
+
+        async def cut(*arguments: Any) -> Any:
+            await decided(*arguments)
+            raise StoreError("The database cannot be used: the connection was lost.")
+
+        monkeypatch.setattr(b.running.store, "decided", cut)
+        await press(b, card, await newest(a), Choice.APPROVE)
+        assert (await a.ended(hook, 60)).decision == "allow"
+        _, other = await town.asked("a", "git push origin next")
+        monkeypatch.setattr(b.running.store, "decided", _lost)
+        with pytest.raises(StoreError):
+            await press(b, other, await newest(a), Choice.APPROVE)
+
+
+async def _lost(*_: Any) -> Any:
+    raise StoreError("The database cannot be used: the connection was lost.")

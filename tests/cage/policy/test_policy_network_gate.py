@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from slack_gate.core.answer import Ruling
+from slack_gate.core.answer import Answer, Ruling
+from slack_gate.core.cord import Hand, Pull
+from slack_gate.core.network_git import BY_WRAPPER
 from slack_gate.core.ports import Verdict
 from slack_gate.core.request import Choice, State
+from slack_gate.daemon.house import Caller
 from slack_gate.daemon.released import Released
 
 from .conftest import CAGE, House, git
@@ -137,3 +140,16 @@ async def test_the_card_and_the_approval_name_one_address(
         assert "example.com" not in asked.why
         await one.click(asked)
         assert (await one.answer()).ruling is Ruling.DENY
+
+
+async def test_what_is_left_to_the_agents_own_prompt_is_not_said_to_go_by_the_wrapper(
+    house: House, remote: Path, tmp_path: Path
+) -> None:
+    """What that prompt allows, the agent runs, with git as it finds it."""
+    async with gate(tmp_path) as one:
+        await one.store.pulled(Pull.CONSOLE, Hand("human-slack", "U0ANA", "Ana"), one.clock())
+        event = one.event("git push origin HEAD:new", str(house.repo), rewritable=True, prompts=True)
+        said = await one.gate.submit(event, Caller("c" * 32, 60.0))
+        assert isinstance(said, Answer) and said.ruling is Ruling.ASK and said.command is None
+        assert "the remote origin" in said.reason and BY_WRAPPER not in said.reason
+        assert BY_WRAPPER not in one.log()[-1]["reason"]
