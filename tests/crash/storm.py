@@ -321,9 +321,7 @@ class Storm:
         if code == 2:
             assert stderr.strip(), f"{asked.call}: a refusal without a word"
             return "refused by the hook"
-        if code == -signal.SIGKILL:  # by somebody else on this machine: nobody kills hooks here
-            return "killed from outside"
-        assert code == 0
+        assert code == 0, f"{asked.call}: {code} {stderr}"
         answer = json.loads(stdout)["hookSpecificOutput"]
         if answer["permissionDecision"] == "allow":
             assert state is State.APPROVED, f"{asked.call} was allowed, and is {state}"

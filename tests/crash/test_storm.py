@@ -22,6 +22,5 @@ async def test_one_daemon() -> None:
         ends = await town.holds()
         assert sum(ends.values()) == TOTAL - RUNS
         assert town.kills == KILLS
-        assert ends["killed from outside"] <= TOTAL / 1000
         print(dict(ends))
         assert ends["allowed"] > TOTAL / 10

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from slack_gate.core.request import State
-from slack_gate.daemon import outbox
+from slack_gate.daemon import lanes, outbox, posts, redraws
 from slack_gate.daemon.serve import Running, running
 from slack_gate.local_slack import Person, socket_mode
 from slack_gate.local_slack.server import LocalSlack
@@ -73,14 +73,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         (link, "MOST_PAUSE_S", 0.4),
         (messenger, "RETRY_S", 0.1),
         (people, "FRESH_S", 0.2),
-        (outbox, "POST_S", 3.0),
-        (outbox, "LAST_TRY_S", 0.3),
-        (outbox, "QUEUED_S", 2.0),
+        (posts, "POST_S", 3.0),
+        (posts, "LAST_TRY_S", 0.3),
+        (posts, "QUEUED_S", 2.0),
         (outbox, "WATCH_S", 0.1),
-        (outbox, "MAX_RETRY_S", 1.0),
-        (outbox, "PACED_S", 1.0),
-        (outbox, "LATE_S", 3.0),
-        (outbox, "LOOK_AGAIN_S", 1.0),
+        (lanes, "MAX_RETRY_S", 1.0),
+        (lanes, "PACED_S", 1.0),
+        (redraws, "LATE_S", 3.0),
+        (redraws, "LOOK_AGAIN_S", 1.0),
         (socket_mode, "ACK_SECONDS", 0.5),
     ):
         monkeypatch.setattr(place, name, seconds)

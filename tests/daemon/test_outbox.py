@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from slack_gate.core.request import State
-from slack_gate.daemon import outbox, serve
+from slack_gate.daemon import outbox, posts, redraws, serve
 from slack_gate.daemon.serve import running
 from slack_gate.errors import StoreError
 from slack_gate.local_slack.server import LocalSlack
@@ -77,7 +77,7 @@ async def test_trouble_that_passes_is_waited_for(tmp_path: Path, trouble: dict[s
 async def test_trouble_that_stays_is_told(
     tmp_path: Path, trouble: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "POST_S", 1.5)
+    monkeypatch.setattr(posts, "POST_S", 1.5)
     monkeypatch.setattr(messenger, "RETRY_S", 0.2)
     async with house(tmp_path) as h:
         h.slack.fail_next(POST, times=1000, **trouble)
@@ -90,7 +90,7 @@ async def test_trouble_that_stays_is_told(
 
 
 async def test_the_limit_leaves_time_to_tell_within_fifteen_seconds() -> None:
-    assert outbox.POST_S <= 14
+    assert posts.POST_S <= 14
     assert link.DOWN_S + outbox.WATCH_S <= 25
 
 
@@ -212,7 +212,7 @@ async def test_without_the_right_to_look_a_lost_post_is_repeated(
 async def test_a_lost_post_of_a_request_that_ends_meanwhile(
     tmp_path: Path, trouble: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "POST_S", 1.5)
+    monkeypatch.setattr(posts, "POST_S", 1.5)
     async with house(tmp_path) as h:
         first, seen = await h.asked("git push origin first")
         h.slack.fail_next(POST, reset_after=True)
@@ -227,8 +227,8 @@ async def test_a_lost_post_of_a_request_that_ends_meanwhile(
 async def test_a_post_performed_after_its_request_has_ended_is_redrawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "POST_S", 1.5)
-    monkeypatch.setattr(outbox, "LATE_S", 3.0)
+    monkeypatch.setattr(posts, "POST_S", 1.5)
+    monkeypatch.setattr(redraws, "LATE_S", 3.0)
     async with house(tmp_path) as h:
         first, seen = await h.asked("git push origin first")
         await h.slack.cause("chat.postMessage late 3")
