@@ -20,7 +20,9 @@ class Ends(Ground):
     async def undeliverable(self, request: str, reason: str) -> None:
         """No approver could be asked in Slack. It ends, unless somebody can see it elsewhere now."""
         if self._viewers or self._house.terminal:
-            await self._store.answered(Entry("undelivered", "gate", request=request, reason=reason))
+            if request not in self._undelivered:
+                self._undelivered.add(request)
+                await self._store.answered(Entry("undelivered", "gate", request=request, reason=reason))
             return
         if self._house.page:
             reason = f"{reason} It can be approved on {self._house.page}: have that page opened, then ask again."
@@ -32,6 +34,7 @@ class Ends(Ground):
         now = self._clock()
         self._released.tidy(now)
         if self._attendance.empty:
+            self._undelivered.clear()
             return
         self.ended(await self._store.expired(self._house.home, now))
         for request in self._attendance.overdue(now):

@@ -47,6 +47,7 @@ class Ground:
         self._changed = changed
         self._files = files
         self._viewers = 0  # people who look at the page now
+        self._undelivered: set[str] = set()  # not to be decided in Slack, and the log says so
         doors = {BY_PAGE: bool(house.page), BY_TERMINAL: house.terminal}
         self._doors = {by for by, is_open in doors.items() if is_open}
         self._attendance = Attendance()

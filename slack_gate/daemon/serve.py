@@ -313,8 +313,8 @@ async def _joined(
 def _outbox(
     store: Store, link: Link, messenger: Messenger, house: House, clock: SteadyClock, fleet: Fleet | None
 ) -> Outbox:
-    def elsewhere() -> bool:
-        return bool(house.page) or house.terminal or (fleet is not None and fleet.others_hear())
+    def elsewhere() -> bool:  # whether anybody sees it on the page or in the terminal here, the gate knows
+        return fleet is not None and fleet.others_hear()
 
     def left_to_others() -> bool:
         return fleet is not None and link.down() is not None and fleet.others_hear()
