@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import secrets
+import shlex
 import shutil
 import signal
 import sys
@@ -169,7 +170,8 @@ async def _run(command: str, work: Path) -> tuple[int | None, str]:
     return process.returncode, output.decode(errors="backslashreplace").strip()
 
 
-async def _until_stopped(settings: Settings, work: Path) -> None:
+def by_hand(socket: Path, work: Path) -> str:
+    """The line of shell that asks for one more command."""
     event = json.dumps(
         {
             "session_id": "by-hand",
@@ -179,8 +181,13 @@ async def _until_stopped(settings: Settings, work: Path) -> None:
             "cwd": str(work),
         }
     )
+    hook = shlex.join([sys.executable, "-IS", str(HOOK), "claude-code", "--socket", str(socket)])
+    return f"printf %s {shlex.quote(event)} | {hook}"
+
+
+async def _until_stopped(settings: Settings, work: Path) -> None:
     click.echo("\nAsk something yourself in another terminal:")
-    click.echo(f"  echo '{event}' | {sys.executable} -IS {HOOK} claude-code --socket {settings.socket_path}")
+    click.echo(f"  {by_hand(settings.socket_path, work)}")
     click.echo("Ctrl-C stops the demo.")
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

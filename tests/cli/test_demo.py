@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from pathlib import Path
 
+import pytest
+
+from slack_gate.cli import demo
 from slack_gate.cli.demo import STEPS
 from tests.cli.test_cli import program
 
@@ -37,3 +42,16 @@ def test_an_unknown_trouble_is_refused_with_the_list(tmp_path: Path) -> None:
     ended = program("demo", "--port", "0", "--fault", "make coffee", HOME=str(tmp_path), PATH="/usr/bin:/bin")
     assert ended.returncode == 2
     assert "no such trouble: 'make coffee'" in ended.stderr and "links drop [N]" in ended.stderr
+
+
+def test_what_is_asked_by_hand_survives_any_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clone = tmp_path / "a 'new' clone"
+    clone.mkdir()
+    hook = clone / "hook.py"
+    hook.write_text("import sys; print(sys.argv[1:], sys.stdin.read())")
+    monkeypatch.setattr(demo, "HOOK", hook)
+    line = demo.by_hand(clone / "gate.sock", clone)
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True)
+    words, _, event = done.stdout.partition("] ")
+    assert words == str(["claude-code", "--socket", str(clone / "gate.sock")])[:-1]
+    assert json.loads(event)["cwd"] == str(clone)
