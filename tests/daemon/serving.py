@@ -34,6 +34,7 @@ def environment(settings: Settings, **more: str) -> dict[str, str]:
         "SLACK_GATE_WAIT": str(settings.wait),
         "SLACK_GATE_AGENT_PORT": str(settings.agent_port),
         "SLACK_GATE_PAGE_PORT": str(settings.page_port),
+        **({"SLACK_GATE_DATABASE_URL": settings.database_url} if settings.database_url else {}),
         **more,
     }
 
