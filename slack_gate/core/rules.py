@@ -7,6 +7,7 @@ compound is covered only if each of its commands is. For any other tool the key 
 from __future__ import annotations
 
 import hashlib
+import os
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -49,9 +50,15 @@ class Rule:
     uses: int = 0
 
     def counts(self, event: ToolEvent, now: float) -> bool:
-        """Whether it has anything to say about this call, its key apart."""
+        """Whether it has anything to say about this call, its key apart. A directory that has become a link is not the
+        one that it was saved for."""
         here = self.session in ("", event.session) and self.cwd in ("", event.cwd)
-        return here and (self.until is None or now < self.until)
+        return here and (self.until is None or now < self.until) and (not self.cwd or not is_linked(self.cwd))
+
+
+def is_linked(directory: str) -> bool:
+    """Whether a link leads to this directory, so that its name may be another one's at any time."""
+    return os.path.realpath(directory.replace("\0", "")) != directory
 
 
 @dataclass(frozen=True, slots=True)

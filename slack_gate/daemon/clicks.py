@@ -23,6 +23,7 @@ log = structlog.get_logger()
 _OTHER_FILE = "The file has changed since this was drawn. The card is drawn anew; look at it again."
 _CHANGED_SINCE = "What it names has changed since it was asked, so nothing of it is remembered. Deny it."
 _NOT_HERE = "Its remote is known only to the slack-gate that its agent waits for. Approve it once, or deny it."
+_LINKED = "A link leads to its directory, so a rule for that directory alone would not hold. Choose another reach."
 _KEPT = frozenset({Verdict.COUNTED, Verdict.EXTENDED, Verdict.LIFTED})  # on file, and nothing ended
 
 
@@ -167,6 +168,8 @@ class Clicks(Ends):
         if decision.choice is Choice.ALWAYS:
             if not self._judge.rememberable(request.event):
                 return Click(Verdict.UNREMEMBERABLE, request)
+            if decision.scope.directory and request.home == self._house.home and rules.is_linked(request.cwd):
+                return Click(Verdict.UNFIT, request, why=_LINKED)
             if denied := (await self.preview(request, decision.scope)).denied:
                 return Click(Verdict.DENIED_BEFORE, request, why=_denied_words(denied))
         unfit = None if decision.choice is Choice.DENY else await self._unfit(decision, request)

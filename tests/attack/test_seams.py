@@ -145,6 +145,24 @@ async def test_a_rule_saved_again_when_its_time_was_over_is_whoevers_saved_it_th
         assert (rule.created_by, rule.request, rule.created_at) == ("U0BOB", again.id, d.clock.now)
 
 
+async def test_a_rule_for_a_directory_does_not_follow_its_name(tmp_path: Path, outside: Path) -> None:
+    app, production = outside / "app", outside / "production"
+    app.mkdir()
+    production.mkdir()
+    async with desk(tmp_path) as d:
+        event = d.event("npm publish", cwd=str(app))
+        scope = Scope(directory=True)
+        assert (await d.click(await d.asked(event), Choice.ALWAYS, scope=scope)).verdict is Verdict.DECIDED
+        again = await d.gate.submit(d.event("npm publish", cwd=str(app)), SECOND)
+        assert isinstance(again, Answer) and again.ruling is Ruling.ALLOW
+        app.rename(outside / "old")
+        app.symlink_to(production)
+        elsewhere = await d.asked(d.event("npm publish", cwd=str(app)))
+        click = await d.click(elsewhere, Choice.ALWAYS, scope=scope)
+        assert click.verdict is Verdict.UNFIT and "A link leads to its directory" in click.why
+        assert (await d.click(elsewhere)).verdict is Verdict.DECIDED
+
+
 # Several people, a restart, and what the card shows beside the call
 
 
