@@ -30,10 +30,11 @@ def list_requests(as_json: bool, limit: int) -> None:
         return
     for request in found:
         asked = datetime.fromtimestamp(request.created_at).astimezone().isoformat(timespec="seconds")
-        what = one_line(request.command or request.tool, 100)
+        asked_for = request.command or request.tool
+        what = asked_for if request.edited is None else f"{request.edited} (instead of: {asked_for})"
         by = one_line(request.decided_name or request.decided_by, 80)
         who = f" by {by}" if by else ""
-        click.echo(f"{request.id}  {asked}  {request.state}{who}  {what}")
+        click.echo(f"{request.id}  {asked}  {request.state}{who}  {one_line(what, 100)}")
 
 
 def _as_dict(request: Request) -> dict[str, object]:
@@ -45,6 +46,7 @@ def _as_dict(request: Request) -> dict[str, object]:
         "session": mask(request.session),
         "tool": request.tool,
         "command": None if request.command is None else mask(request.command),
+        "edited": request.edited,
         "input": mask_value(dict(request.tool_input)),
         "cwd": mask(request.cwd),
         "createdAt": request.created_at,

@@ -27,9 +27,16 @@ def test_as_json(home: Home) -> None:
     [found] = json.loads(home.run("requests", "list", "--json").out)
     assert found == {
         "id": "SG-1", "digest": "d", "state": "approved", "agent": "claude-code", "session": "s1", "tool": "Bash",
-        "command": "touch a", "input": {"command": "touch a"}, "cwd": "/w", "createdAt": 1001.0, "expiresAt": 1300.0,
-        "decidedAt": 1100.0, "decidedBy": "U0ANA", "reason": "ok",
+        "command": "touch a", "edited": None, "input": {"command": "touch a"}, "cwd": "/w", "createdAt": 1001.0,
+        "expiresAt": 1300.0, "decidedAt": 1100.0, "decidedBy": "U0ANA", "reason": "ok",
     }  # fmt: skip
+
+
+def test_what_a_person_put_in_place_stands_first(home: Home) -> None:
+    home.ask(1, "make deploy", edited="make check")
+    assert home.run("requests").out.endswith("approved by Ana  make check (instead of: make deploy)\n")
+    [found] = json.loads(home.run("requests", "--json").out)
+    assert (found["command"], found["edited"]) == ("make deploy", "make check")
 
 
 def test_nothing_asked_yet(home: Home) -> None:
