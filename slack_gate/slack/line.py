@@ -62,6 +62,7 @@ class Line:
         self._answers: set[asyncio.Task[None]] = set()
         self._reader: asyncio.Task[None] | None = None
         self.opened_at = float("inf")  # by the monotonic clock, once Slack has said hello
+        self.heard_at = 0.0  # the newest frame, by the same clock
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def open(self, url: str) -> int:
@@ -83,7 +84,7 @@ class Line:
             await self._close()
             raise
         self._heard()
-        self.opened_at = time.monotonic()
+        self.opened_at = self.heard_at = time.monotonic()
         self._reader = asyncio.create_task(self._live(self._socket))
         return int(hello.get("num_connections") or 0)
 
@@ -136,6 +137,7 @@ class Line:
             if frame.type in (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED):
                 return Ended.CUT if socket.close_code in (None, aiohttp.WSCloseCode.ABNORMAL_CLOSURE) else Ended.CLOSED
             self._heard()
+            self.heard_at = time.monotonic()
             if frame.type is WSMsgType.PING:
                 await socket.pong(frame.data)
             elif frame.type is WSMsgType.TEXT and (why := self._received(frame.data)) is not None:

@@ -136,7 +136,7 @@ class Link:
         self._troubles: dict[int, Trouble] = {}
         self._heard_at = clock()
         self._heard_awake = time.monotonic()  # without sleep: after it, there is time to open the lines again
-        self._stayed_until = time.monotonic()  # when the last line ended that had stayed, while none stays now
+        self._stayed_until = time.monotonic()  # when a line that had stayed was last heard, while none stays now
         self._brief = 0  # lines that ended soon after they had opened, since the last one that stayed
         self._first = asyncio.Event()
         self.ends: Counter[str] = Counter()  # how often lines ended or did not open, by Slack's code or our word
@@ -182,7 +182,7 @@ class Link:
                 opened_at = time.monotonic()
                 why = await line.ending()
                 if time.monotonic() - opened_at > BRIEF_S:
-                    self._stayed_until, self._brief = time.monotonic(), 0
+                    self._stayed_until, self._brief = max(self._stayed_until, line.heard_at), 0
                 else:
                     self._brief += 1
                 trouble, least = Trouble(why.value, f"Slack ended it: {why.value}" if why.by_slack else why.value), 0.0

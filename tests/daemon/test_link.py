@@ -312,6 +312,20 @@ async def test_a_line_that_hears_nothing_is_replaced_although_it_can_be_written_
         assert one.down() is None and one.silent_s() < 1  # the other line was heard all the while
 
 
+@pytest.mark.usefixtures("quick")
+async def test_time_that_a_dead_line_was_waited_for_does_not_count_as_staying(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silence, and then connections that are ended at once: it is down when nothing has stayed since the silence."""
+    monkeypatch.setattr(line, "SILENT_S", 6.0)
+    monkeypatch.setattr(link, "BRIEF_S", 5.0)  # also on a slow machine
+    monkeypatch.setattr(link, "DOWN_S", 600.0)
+    async with LocalSlack(ping_seconds=0.1) as slack, linked(slack) as one:
+        slack.refuse_links("fatal_error")
+        slack.silence()
+        await until(lambda: one.ends["nothing came in"] == 2 and one.ends["disconnect"] > link.LINES, 60)
+        monkeypatch.setattr(link, "DOWN_S", 6.0)  # so long they heard nothing before they were given up
+        assert "no connection to Slack has stayed" in str(one.down())
+
+
 @pytest.mark.parametrize("reason", ["too_many_websockets", "link_disabled", "refresh_requested"])
 async def test_lines_always_sent_away_do_not_flood_slack(reason: str) -> None:
     async with LocalSlack() as slack, linked(slack) as one:
