@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from slack_gate.core.cage_first import asks_outside
 from slack_gate.core.request import Request, State
 
 
@@ -78,6 +79,8 @@ def settled(request: Request, hint: str = "") -> Answer:
 
 
 def _green_way(request: Request, hint: str) -> str:
+    if request.command is not None and asks_outside(request.command):
+        return ""
     if hint and len(hint) <= MAX_HINT:
         return f" {_IN_THE_CAGE}this needs no asking: {hint}"
     return f" {_IN_THE_CAGE}`sbox CMD` runs without asking." if request.command is not None else ""

@@ -63,6 +63,11 @@ _GIT_TRIAL = (("git", "status"), ("git", "commit", "-m", "x"))
 _GIT_PLAIN = frozenset("status diff log show blame grep ls-files rev-parse add commit shortlog describe".split())
 
 
+def asks_outside(command: str) -> bool:
+    """Whether the agent asks for the run outside: the cage has stopped it already."""
+    return command.lstrip().startswith(UNCAGED)
+
+
 def caged_first(event: ToolEvent) -> str | None:
     """`sbox bash -c` with exactly the text of this gated call, or None where it is to be asked."""
     command = event.command
@@ -70,7 +75,7 @@ def caged_first(event: ToolEvent) -> str | None:
         return None
     if command[:1] in "-+" or len(command) > LONGEST:  # bash takes a leading dash for options
         return None
-    if command.lstrip().startswith(UNCAGED) or not in_cage(event.cwd):
+    if asks_outside(command) or not in_cage(event.cwd):
         return None
     segments = cage_policy.read(command)
     outward = _text_is_outward(command, event.cwd) if segments is None else _line_is_outward(segments, event.cwd)

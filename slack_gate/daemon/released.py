@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from slack_gate.core import network_git, rules
+from slack_gate.core.cage_first import asks_outside
 from slack_gate.core.event import RUNS, ToolEvent
 from slack_gate.core.inside import inside, unstartable, wrapped
 from slack_gate.core.request import Request
@@ -79,6 +80,8 @@ class Released:
         coverage = rules.covered(event, saved, now)
         if coverage is None or event.command is None or event.executor is not None:
             return coverage
+        if coverage.command is not None and asks_outside(event.command):
+            return None  # remembered, it runs in the cage only, which has stopped it
         text = coverage.command or event.command
         if coverage.command is None and (caged or self._executor == "cage"):
             text = wrapped(event) or ""

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from slack_gate.core import change
+from slack_gate.core.answer import settled
+from slack_gate.core.cage_first import UNCAGED
 from slack_gate.core.change import FileNow
 from slack_gate.core.event import APPROVAL, RUNS
 from slack_gate.core.fields import length
@@ -229,3 +231,9 @@ def test_a_cell_that_is_added_or_taken_away_is_no_change_of_one() -> None:
             "NotebookEdit", FileNow(NOTEBOOK), notebook_path="/w/n", cell_id="one", new_source="z", edit_mode=mode
         )
         assert "change to what is there now" not in shown and mode in shown
+
+
+def test_what_the_cage_has_stopped_is_not_sent_back_there() -> None:
+    for command, hint, way in (("make", "sbox make", True), ("make", "", True), (f"{UNCAGED} make", "sbox x", False)):
+        expired = replace(REQUEST, state=State.EXPIRED, tool_input={"command": command}, command=command)
+        assert ("sbox" in settled(expired, hint).reason) == way, command

@@ -289,3 +289,17 @@ async def test_a_remembered_command_runs_as_remembered(house: House, tmp_path: P
         said = await answer(one, f"touch {house.outside}/y", house.repo)
         assert said is not None and (said.command, said.advice) == (None, "")
         assert one.decisions()[-1] == "remembered"
+
+
+async def test_what_the_cage_has_stopped_is_not_remembered_for_the_cage(house: House, tmp_path: Path) -> None:
+    """What runs code of the project is remembered for the cage only: asked for outside, that would stop it for good."""
+    command = f"{UNCAGED} make test"
+    async with gate(tmp_path) as one:
+        plain = await one.asked(one.event("make test", str(house.repo), rewritable=True))
+        await one.click(plain, Choice.ALWAYS)
+        said = await answer(one, "make test", house.repo)
+        assert said is not None and said.command == f"{SBOX} make test"
+        asked = await one.asked(one.event(command, str(house.repo), rewritable=True))
+        assert one.gate.offers(asked).keys == ()
+        await one.click(asked, Choice.APPROVE)
+        assert await answer(one, command, house.repo) is None
