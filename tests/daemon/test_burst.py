@@ -99,6 +99,22 @@ async def test_the_same_again_while_it_waits_stands_on_the_same_message(tmp_path
         assert "Approved by Ana" in card.plain() and "Denied by Ana" in card.plain()
 
 
+async def test_the_same_to_the_byte_without_an_id_is_answered_each_by_its_own_buttons(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        event = h.event(command="rm -r dist")
+        del event["tool_use_id"]
+        first = await h.start(event)
+        card = await h.card("rm -r dist")
+        second = await h.start(event)
+        await card.wait_for_update(lambda version: version.buttons.count("Approve") == 2)
+        newest, oldest = await h.running.store.requests(2)
+        await press(h, card, oldest.id, "deny")
+        assert (await h.ended(first)).decision == "deny"
+        assert second.returncode is None
+        await press(h, card, newest.id, "approve")
+        assert (await h.ended(second)).decision == "allow"
+
+
 async def test_the_same_in_another_session_has_its_own_message(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
         await h.asked("git push origin main")

@@ -24,7 +24,7 @@ from tests.daemon.house import house
 )
 async def test_clicks_that_do_not_match(tmp_path: Path, forged: dict[str, Any], told: str) -> None:
     async with house(tmp_path) as h:
-        eve = h.slack.add_user("U0EVE", name="Eve")
+        eve = h.slack.add_user("U0EVE", name="Ana")  # a name is no identity
         _, card = await h.asked("git push origin main")
         click = await h.press(card, "Approve", **forged)
         assert click.acknowledged
@@ -68,6 +68,51 @@ async def test_ten_clicks_in_a_second_decide_once(tmp_path: Path) -> None:
         assert all(click.acknowledged for click in clicks)
         states = [line["decision"] for line in h.log() if line["decision"] in ("approved", "denied")]
         assert states == ["approved" if ended.decision == "allow" else "denied"]
+
+
+@pytest.mark.parametrize(("first", "second", "said"), [("Approve", "Deny", "approved"), ("Deny", "Approve", "denied")])
+async def test_the_first_click_wins_and_the_second_is_told(tmp_path: Path, first: str, second: str, said: str) -> None:
+    async with house(tmp_path) as h:
+        hook, card = await h.asked("git push origin main")
+        await h.ana.click(card, first)
+        late = await h.press(card, second)
+        assert late.acknowledged
+        assert f"Too late, nothing changed: Ana {said} it." in (await h.ana.wait_for_ephemeral(timeout=5)).plain()
+        assert (await h.ended(hook)).decision == ("allow" if said == "approved" else "deny")
+        assert [line["decision"] for line in h.log()] == ["pending", said, "click-ended"]
+
+
+async def test_an_always_that_slack_brings_four_times_counts_once(tmp_path: Path) -> None:
+    """The same envelope marked as a retry and not marked, and its content in another one."""
+    async with house(tmp_path) as h:
+        hook, card = await h.asked("touch a.txt")
+        h.slack.deliver_twice(1)
+        click = await h.ana.click(card, "Always")
+        assert (await h.ended(hook)).decision == "allow"
+        again = [click, await h.slack.redeliver(click), await h.press(card, "Always")]
+        assert all(one.acknowledged for one in again)
+        assert len(await h.running.store.rules()) == 1
+        assert [line["decision"] for line in h.log()] == ["pending", "approved", *["click-ended"] * 3]
+
+
+async def test_a_click_that_cannot_be_recorded_is_told_and_approves_nothing(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        hook, card = await h.asked("touch a.txt")
+        await h.ana.click(card, "Always")
+        await h.ended(hook)
+        hook, card = await h.asked("git push origin main")
+        log, aside = h.settings.log_path, tmp_path / "aside"
+        log.rename(aside)
+        log.mkdir()  # no line can be written
+        await h.press(card, "Approve")
+        told = await h.ana.wait_for_ephemeral(lambda m: "Nothing was approved" in m.plain(), timeout=5)
+        assert "cannot be written" in told.plain()
+        assert (await h.ended(hook)).decision == "deny"
+        remembered = await h.bash("touch b.txt")
+        assert remembered.decision == "deny" and "cannot be written" in remembered.reason
+        log.rmdir()
+        aside.rename(log)
+        assert (await h.bash("touch c.txt")).decision == "allow"
 
 
 async def test_always_sent_by_hand_for_what_cannot_be_remembered(tmp_path: Path) -> None:

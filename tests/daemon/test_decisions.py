@@ -263,6 +263,25 @@ async def test_the_policy_denies_without_a_card(tmp_path: Path) -> None:
         assert isinstance(await again(d, "terraform plan"), Request)
 
 
+@pytest.mark.parametrize("first", ["deny", "ask"])
+async def test_what_the_policy_demands_comes_before_what_is_remembered(tmp_path: Path, first: str) -> None:
+    async with desk(tmp_path) as d:
+        for command in ("git status", "git push origin main"):
+            await d.click(await d.asked(d.event(command)), Choice.ALWAYS)
+            await d.answer()
+        assert isinstance(await again(d, "git status && git push origin dev"), Answer)
+        rules = [f'[[gate.rule]]\ncommand = "git push ..."\ndo = "{do}"\n' for do in ("ask", first)]
+        (tmp_path / "policy.toml").write_text("".join(rules))
+        found = await again(d, "git status && git push origin main")
+        if first == "ask":
+            assert isinstance(found, Request) and "asked each time" in found.why
+        else:
+            assert isinstance(found, Answer) and found.ruling is Ruling.DENY and "'git push ...'" in found.reason
+            last = d.log()[-1]
+            assert (last["decision"], last["by"]) == ("refused", "gate") and "'git push ...'" in last["reason"]
+        assert isinstance(await again(d, "git status"), Answer)
+
+
 async def test_the_policy_asks_for_what_is_green(tmp_path: Path) -> None:
     (tmp_path / "policy.toml").write_text(POLICY)
     async with desk(tmp_path) as d:

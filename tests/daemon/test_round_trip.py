@@ -58,7 +58,8 @@ async def test_nobody_answers(tmp_path: Path) -> None:
         assert late.acknowledged
         told = await h.ana.wait_for_ephemeral(timeout=5)
         assert "Too late" in told.plain()
-        assert [line["decision"] for line in h.log()][:2] == ["pending", "expired"]
+        assert "pproved" not in told.plain() + after.plain()
+        assert [line["decision"] for line in h.log()] == ["pending", "expired", "click-ended"]
 
 
 async def test_green_and_ungated_need_no_card(tmp_path: Path) -> None:
@@ -147,7 +148,11 @@ async def test_the_same_call_again_is_the_same_request(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "event",
-    [b"", b"{", b"[]", b'{"hook_event_name": "PreToolUse", "tool_name": "Bash"}', b"\xff" * 100],
+    [
+        *(b"", b"{", b"[]", b'{"hook_event_name": "PreToolUse", "tool_name": "Bash"}', b"\xff" * 100),
+        b'{"session_id": "s1", "hook_event_name": "PreToolUse", "cwd": null, "tool_name": "Bash",'
+        b' "tool_input": {"command": "rm -rf build"}, "tool_use_id": "toolu_1"}',
+    ],
 )
 async def test_malformed_events_are_denied_and_logged(tmp_path: Path, event: bytes) -> None:
     async with house(tmp_path) as h:

@@ -204,11 +204,14 @@ async def test_always_covers_that_executor_alone(place: Place) -> None:
 
 
 async def test_nobody_answers(place: Place) -> None:
-    task, _ = await place.asking("make test")
+    task, request = await place.asking("touch made")
     place.d.clock.now += 301
     await place.d.gate.expire()
     ran = await task
     assert ran.by == "timeout" and "Nobody answered" in ran.message and ran.result is None
+    assert (await place.d.click(request)).verdict is Verdict.ENDED  # just after: nothing runs any more
+    await place.runs.close()
+    assert not (place.zone / "made").exists()
 
 
 async def test_the_caller_goes_before_the_answer(place: Place) -> None:
@@ -339,6 +342,18 @@ async def test_a_time_out_is_no_exit_code(place: Place) -> None:
     ran = await task
     assert ran.as_dict()["timedOut"] is True and ran.as_dict()["exitCode"] is None
     assert json.dumps(ran.as_dict()["stdout"]) == '"half\\n"'
+
+
+async def test_what_the_sandbox_told_of_a_time_out_is_passed_on_and_logged(place: Place) -> None:
+    task, request = await place.asking("make it", "sandboxer")
+    await place.d.click(request)
+    await place.held.started.get()
+    place.held.ends.put_nowait(Result(None, b"step 1 ok\n", b"warn\n", timed_out=True, command_id="c1"))
+    told = (await task).as_dict()
+    assert (told["stdout"], told["stderr"], told["timedOut"]) == ("step 1 ok\n", "warn\n", True)
+    assert (told["exitCode"], told["commandId"]) == (None, "c1")
+    last = place.d.log()[-1]
+    assert (last["decision"], last["commandId"], last["exitCode"]) == ("finished", "c1", None)
 
 
 async def test_what_cannot_be_masked_in_time_has_run_all_the_same(

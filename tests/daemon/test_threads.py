@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from slack_gate.core.run import Carried, Ran
 from slack_gate.daemon import threads
 from slack_gate.daemon.house import Caller
 from slack_gate.daemon.runs import Unwatched
+from slack_gate.local_slack import socket_mode
 from slack_gate.local_slack.blocks import message_faults, total
 from slack_gate.slack.threads import drawn
 from tests.daemon.house import House, house
@@ -32,10 +35,10 @@ async def note(h: House, card: Any, text: str, timeout: float = 30) -> Any:
     return await h.ana.wait_for_message(lambda m: m.thread_ts == card.ts and text in m.plain(), timeout)
 
 
-def run(h: House, command: str) -> asyncio.Task[Ran]:
+def run(h: House, command: str, timeout: int = 20) -> asyncio.Task[Ran]:
     place = str(Path("/tmp"))
-    event = ToolEvent("agent", "s1", None, RUNS["cage"], {"command": command, "timeoutSeconds": 20}, place)
-    return asyncio.create_task(h.running.runs.ask(event, Caller("c" * 32, 60.0), Unwatched()))
+    event = ToolEvent("agent", "s1", None, RUNS["cage"], {"command": command, "timeoutSeconds": timeout}, place)
+    return asyncio.create_task(h.running.runs.ask(event, Caller(secrets.token_hex(16), 60.0), Unwatched()))
 
 
 async def test_the_run_of_a_command(tmp_path: Path) -> None:
@@ -55,6 +58,63 @@ async def test_the_run_of_a_command(tmp_path: Path) -> None:
         assert exact(whole.text) == "GH_TOKEN=[masked 36]\n" + "".join(f"{n}\n" for n in range(1, 2001))
         assert not any(SECRET in m.plain() for m in h.ana.messages)
         assert len(said(h, card)) == 3
+
+
+@pytest.mark.parametrize("failures", [2, 1000])
+async def test_the_buttons_go_while_it_runs_and_its_end_is_told(tmp_path: Path, failures: int) -> None:
+    """Also where no redraw is ever taken: then a click on what still stands there is told who decided."""
+    go = tmp_path / "go"
+    async with house(tmp_path) as h:
+        ran = run(h, f"until [ -e {go} ]; do sleep 0.1; done; echo over", 600)
+        card = await h.card("echo over")
+        h.slack.fail_next("chat.update", reset_before=True, times=failures)
+        await h.ana.click(card, "Approve")
+        await note(h, card, "Started in the cage, approved by Ana")
+        if failures == 2:
+            assert "pproved by Ana" in (await card.wait_for_update(lambda m: not m.buttons, 30)).plain()
+        await h.press(card, "Deny")
+        assert "Ana approved it" in (await h.ana.wait_for_ephemeral()).plain()
+        assert not ran.done()
+        go.touch()
+        result = (await ran).result
+        assert result is not None and (result.exit_code, result.stdout) == (0, b"over\n")
+        assert "over" in (await note(h, card, "Ended with exit code 0")).plain()
+
+
+async def test_what_runs_holds_up_no_click(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket_mode, "ACK_SECONDS", 60.0)  # of a busy machine; what runs takes longer
+    async with house(tmp_path, wait=300) as h:
+        running = []
+        for number in range(10):
+            running.append(run(h, f"echo run-{number}; sleep 600", 600))
+            await h.ana.click(await h.card(f"run-{number};"), "Approve")
+        asked = [await h.asked(f"git push origin b{number}x") for number in range(10)]
+        labels = ("Approve", "Deny", "Approve")
+        clicks = await asyncio.gather(*(h.press(card, label) for _, card in asked for label in labels))
+        assert all(click.acknowledged for click in clicks)
+        assert {(await h.ended(hook)).decision for hook, _ in asked} <= {"allow", "deny"}
+        late = [line for line in h.log() if line["decision"] == "click-ended"]
+        assert len(late) == 20
+        await h.slack.workspace.wait_for(lambda: len(h.ana.ephemerals) == 20 or None, 30, lambda: "not all were told")
+        assert not any(one.done() for one in running)
+        for one in running:
+            one.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+async def test_any_bytes_that_a_command_prints(tmp_path: Path) -> None:
+    (tmp_path / "bytes").write_bytes(b"ok\xff\xfeend\n" + random.Random(1).randbytes(100_000))
+    async with house(tmp_path) as h:
+        ran = run(h, f"cat {tmp_path}/bytes; exit 5")
+        card = await h.card("exit 5")
+        await h.ana.click(card, "Approve")
+        result = (await ran).result
+        assert result is not None
+        assert (result.exit_code, result.stdout) == (5, (tmp_path / "bytes").read_bytes())
+        end = await note(h, card, "Ended with exit code 5")
+        assert "ok\\xff\\xfeend" in end.plain()
+        assert not any(call.error for call in h.slack.calls("chat.postMessage"))
+        assert h.log()[-1]["exitCode"] == 5  # each line is JSON
 
 
 async def test_what_printed_nothing(tmp_path: Path) -> None:

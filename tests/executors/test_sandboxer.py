@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+import httpx
 import pytest
 
 from slack_gate.core.run import NOT_STARTED, UNKNOWN, Result, printable
@@ -94,6 +95,8 @@ async def test_a_refusal_without_json() -> None:
     [
         (answer(500, {"code": "INTERNAL", "error": "it broke"}), "INTERNAL", "it broke"),
         (answer(502, b"<html>bad gateway</html>", "text/html"), UNKNOWN, "answered HTTP 502; outcome unknown"),
+        (answer(503, b"", **{"Retry-After": "0"}), UNKNOWN, "answered HTTP 503; outcome unknown"),
+        (answer(504, b""), UNKNOWN, "answered HTTP 504; outcome unknown"),
         (answer(200, b"<html>welcome</html>", "text/html"), UNKNOWN, "is a web page, not JSON; outcome unknown"),
         (answer(200, b'{"exitCode": 0, "stdou'), UNKNOWN, "is no whole JSON; outcome unknown"),
         (answer(200, b'{"exitCode": 1, "exitCode": 0}'), UNKNOWN, "is no whole JSON; outcome unknown"),
@@ -145,6 +148,19 @@ async def test_an_answer_that_never_comes(monkeypatch: pytest.MonkeyPatch) -> No
     async with api(silence) as (server, executor):
         result = await run(executor, timeout=0.2)
     assert (result.exit_code, result.known) == (None, False) and len(server.requests) == 1
+
+
+async def test_nothing_cuts_a_command_off_before_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a client of the library waits by itself is less than most commands take."""
+    made = httpx.AsyncClient
+    monkeypatch.setattr(httpx, "AsyncClient", lambda **how: made(**how, timeout=0.1))
+
+    async def late(writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.5)
+        await answer(200, WHOLE)(writer)
+
+    async with api(late) as (_, executor):
+        assert (await run(executor, timeout=90)).exit_code == 3
 
 
 async def test_an_answer_without_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from slack_gate.cli import doctor
 from slack_gate.cli.install import install, uninstall
+from slack_gate.config import load
 from slack_gate.errors import InstallError
 from slack_gate.install import hook_entry, untrusted_reason, write_hook
 from slack_gate.install.files import fingerprint
@@ -249,3 +251,27 @@ def test_a_project_in_the_zone_is_installed_with_a_warning(home: Path) -> None:
     project = home / "projects/shop"
     project.mkdir(parents=True)
     assert "it can take the hook out" in run(install, "--scope", "project", "--dir", str(project), "--dry-run")
+
+
+@pytest.mark.parametrize(
+    ("version", "found"), [("2.1.294 (Claude Code)", ["fault"]), ("2.1.295 (Claude Code)", []), ("2.0.999", ["fault"])]
+)
+def test_an_agent_too_old_to_block_is_a_fault(
+    home: Path, monkeypatch: pytest.MonkeyPatch, version: str, found: list[str]
+) -> None:
+    """One that runs the call when its hook is killed."""
+    (client := home / "claude").write_text(f"#!/bin/sh\necho '{version}'\n")
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", str(home))
+    findings = list(doctor._client())
+    assert [finding.level for finding in findings] == found
+    assert all(version.split()[0] in finding.words and "2.1.295" in finding.words for finding in findings)
+
+
+def test_a_hook_that_is_gone_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLACK_GATE_APPROVERS", "U0ANA")
+    settings = home / ".claude/settings.json"
+    gone = home / "gone/slack_gate/hook.py"
+    write_hook(settings, hook_entry("/usr/bin/python3", gone))
+    faults = [one.words for one in doctor._hooks(load(), home) if one.level == "fault"]
+    assert f"{settings} names {gone}, which does not exist" in faults

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -169,6 +172,45 @@ async def test_two_processes_write_one_chain(place: Place) -> None:
         assert head[0] == 200
     with (place.path / "gate-log.jsonl").open("rb") as lines:
         assert verify(lines, head) is None
+
+
+_WRITER = """
+import asyncio, sys, time
+from pathlib import Path
+from slack_gate.core.ports import Entry
+from slack_gate.store.store import Store
+
+async def main(url, log, number):
+    async with Store(url, Path(log), time.time) as store:
+        sys.stdin.readline()
+        for count in range(25):
+            await store.answered(Entry("green", "policy", command=f"{number}-{count} " + "x" * 12_000))
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_many_programs_at_once_write_whole_lines(place: Place) -> None:
+    async with place.store() as store:
+        writers = [
+            await asyncio.create_subprocess_exec(
+                *(sys.executable, "-c", _WRITER, place.url, str(place.log), str(number)),
+                cwd=Path(__file__).parents[2],
+                stdin=asyncio.subprocess.PIPE,
+            )
+            for number in range(6)
+        ]
+        for writer in writers:
+            assert writer.stdin is not None
+            writer.stdin.write(b"\n")
+        ends = await asyncio.gather(*(writer.communicate() for writer in writers))
+        assert len(ends) == 6 and [writer.returncode for writer in writers] == [0] * 6
+        head = await store.log_head()
+    lines = place.log.read_bytes().splitlines(keepends=True)
+    assert {json.loads(line)["command"].split()[0] for line in lines} == {
+        f"{a}-{b}" for a in range(6) for b in range(25)
+    }
+    assert len(lines) == 150 and verify(lines, head) is None
 
 
 @pytest.mark.parametrize(
