@@ -87,6 +87,8 @@ async def _demo(auto: bool, port: int, faults: Sequence[str]) -> int:
         async with running(settings):
             click.echo(f"The daemon waits for hooks on {settings.socket_path}.")
             click.echo(f"Your Slack DM:  {slack.page_url}&user={APPROVER}")
+            if not auto:
+                click.echo("Open it in a browser: what the sample agent asks comes there, with its buttons.")
             for words in faults:
                 await _cause(slack, words)
             clicks = asyncio.create_task(_click(person)) if auto else None
