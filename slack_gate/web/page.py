@@ -169,7 +169,8 @@ class Page:
                 return _plain(429, "Too many wrong passwords. Wait some seconds.", {"Retry-After": "5"})
             case Entry.UNKNOWN:
                 asks = {"WWW-Authenticate": 'Basic realm="slack-gate", charset="UTF-8"'}
-                return _plain(401, "The user is human; the password is the one that slack-gate printed.", asks)
+                where = "The user is human; slack-gate's first lines hold the password, or name the file that does."
+                return _plain(401, where, asks)
         try:
             return await handler(request)
         except web.HTTPException as error:
