@@ -134,6 +134,7 @@ class Decision:
     surface: str = ON_CARD
     edited: str | None = None  # the text to run instead of the agent's
     scope: Scope = Scope()
+    revision: int | None = None  # of the request, as drawn where it was pressed; None: as its card was drawn last
     until: int | None = None  # until when it waited, as drawn where more time was asked for; None: not known
 
 

@@ -23,7 +23,7 @@ from slack_gate.core.request import BY_SLACK, Choice, Decision, Request, Scope
 from slack_gate.core.wording import remembered
 from slack_gate.errors import GateError
 from slack_gate.slack import modals
-from slack_gate.slack.cards import CAGED, EDITED, MENU, MORE, SCOPED, notice
+from slack_gate.slack.cards import CAGED, EDITED, MENU, MORE, SCOPED, notice, revision_in
 from slack_gate.slack.contact import AWAY, Body, Later, respond, team_of, whisper
 from slack_gate.slack.home import PREFIX
 from slack_gate.slack.lists import APPROVE_ALL, pairs
@@ -102,6 +102,7 @@ class Buttons:
                 said = sentence(click)
             else:
                 carried = f"{decision.request} {decision.digest} {decision.channel} {decision.message}"
+                carried += "" if decision.revision is None else f" r{decision.revision}"
                 said = await opens(body, click.request, carried)
         except GateError as error:
             said = str(error)
@@ -195,15 +196,20 @@ class Buttons:
     def _decision(self, body: Body, choice: Choice) -> Decision:
         """A click on a message."""
         container = body.get("container") or {}
-        request, digest, until = [*_value_of(body).split(" "), "", "", ""][:3]
+        value = _value_of(body)
+        request, digest, *more = [*value.split(" "), ""]
         where = {"channel": container.get("channel_id", ""), "message": container.get("message_ts", "")}
-        waits = int(until) if until.isdecimal() else None
-        return self._by(body, Decision(request, digest, choice, BY_SLACK, "", "", **where, until=waits))
+        until = next((int(word) for word in more if word.isdecimal()), None)
+        decision = Decision(
+            request, digest, choice, BY_SLACK, "", "", **where, revision=revision_in(value), until=until
+        )
+        return self._by(body, decision)
 
     def _submitted(self, body: Body, choice: Choice, **answer: Any) -> Decision:
         """A dialog's submission: it carries the ids, the channel and the message of the card it belongs to."""
-        request, digest, channel, message = [*body["view"]["private_metadata"].split(" "), "", "", "", ""][:4]
-        where = {"channel": channel, "message": message}
+        carried = body["view"]["private_metadata"]
+        request, digest, channel, message = [*carried.split(" "), "", "", "", ""][:4]
+        where: dict[str, Any] = {"channel": channel, "message": message, "revision": revision_in(carried)}
         return self._by(body, Decision(request, digest, choice, BY_SLACK, "", "", **where, **answer))
 
     def _by(self, body: Body, decision: Decision) -> Decision:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cage.cage_policy import FILE_TOOLS
 from slack_gate.core.change import FileNow
 from slack_gate.core.display import one_line, units, visible
 from slack_gate.core.fields import Part, parts
@@ -166,8 +167,19 @@ def notice(sentence: str) -> list[Block]:
 
 
 def value_of(request: Request) -> str:
-    """What a button carries: the request and the digest of exactly what was shown."""
-    return f"{request.id} {request.digest}"
+    """What a button carries: the request and the digest of exactly what was shown; of a call that changes a file also
+    the revision, which tells the file as it was shown."""
+    revision = f" r{request.revision}" if request.tool in FILE_TOOLS else ""
+    return f"{request.id} {request.digest}{revision}"
+
+
+def revision_in(value: str) -> int | None:
+    """The revision of the request that a button was drawn in; None where it carries none."""
+    found = _REVISION.search(value)
+    return None if found is None else int(found[1])
+
+
+_REVISION = re.compile(r" r(\d{1,9})(?: |\Z)", re.ASCII)
 
 
 def more(request: Request) -> str:

@@ -24,6 +24,7 @@ from slack_gate.core.request import BY_SLACK, ON_HOME, Choice, Decision, Request
 from slack_gate.errors import GateError
 from slack_gate.slack.app import Decider
 from slack_gate.slack.blocks import Block, plain, section
+from slack_gate.slack.cards import revision_in
 from slack_gate.slack.commands import SeenEvents
 from slack_gate.slack.contact import AWAY, Body, Contact, team_of
 from slack_gate.slack.home import LIFT, OPEN, PAUSE, PREFIX, RESUME, REVOKE, bare, closed, drawing
@@ -237,7 +238,8 @@ class HomeTab:
         """The digest counts only on the tab that was drawn for this person; no request has an empty one."""
         action = body["actions"][0]
         own = self._is_own(body)
-        request, digest = [*str(action.get("value") or "").split(" "), "", ""][:2]
+        value = str(action.get("value") or "")
+        request, digest = [*value.split(" "), "", ""][:2]
         user = body["user"]
         return Decision(
             request=request,
@@ -249,6 +251,7 @@ class HomeTab:
             team=team_of(body),
             message=str((body.get("view") or {}).get("id", "")),
             surface=ON_HOME,
+            revision=revision_in(value),
         )
 
     def _is_own(self, body: Body) -> bool:

@@ -162,8 +162,9 @@ def _refusal(row: Row[*tuple[Any, ...]], request: Request, decision: Decision) -
     if row.asked is None:
         return Verdict.FOREIGN
     approves = _DECIDES.get(decision.choice) is State.APPROVED
-    if approves and request.tool in FILE_TOOLS and row.drawn_in < request.revision:
-        return Verdict.STALE  # the file may be another one than this card shows
+    drawn_in = row.drawn_in if decision.revision is None else decision.revision
+    if approves and request.tool in FILE_TOOLS and drawn_in < request.revision:
+        return Verdict.STALE  # the file may be another one than was shown
     if decision.surface == ON_HOME:  # no message: it shows each request whole, and the digest binds the button to that
         return None
     # A click can overtake the reply to our post: then the message is not on file yet, and the digest binds it.

@@ -17,9 +17,12 @@ from slack_gate.daemon import files_now
 from slack_gate.daemon.files_now import FilesNow
 from slack_gate.daemon.house import Caller
 from slack_gate.errors import StoreError
+from slack_gate.local_slack.person import find_control
 from slack_gate.store.cards import Cards
 from tests.daemon.desk import SECOND, Desk, desk
+from tests.daemon.house import house
 from tests.daemon.test_changes import outside
+from tests.daemon.test_home_tab import home_with
 
 __all__ = ["outside"]
 
@@ -219,6 +222,37 @@ async def test_of_two_presses_the_second_reaches_another_daemon(tmp_path: Path, 
         assert (await d.store.decided(press, (), (), d.clock.now)).verdict is Verdict.STALE
         no = replace(press, choice=Choice.DENY)
         assert (await d.store.decided(no, (), (), d.clock.now)).verdict is Verdict.DECIDED
+
+
+@pytest.mark.parametrize("where", ["home", "dialog"])
+async def test_what_was_opened_before_the_file_changed_approves_nothing(
+    tmp_path: Path, outside: Path, where: str
+) -> None:
+    """The card has been drawn anew meanwhile; the Home tab on the screen, or the dialog, has not."""
+    file = outside / "app.ini"
+    file.write_text("a\n")
+    async with house(tmp_path) as h:
+        hook = await h.start(h.event("Write", file_path=str(file), content="b\n"))
+        card = await h.card(str(file))
+        if where == "home":
+            await h.ana.open_home()
+            home = await home_with(h.ana, "-a")
+            approve = find_control(home.latest.controls, "Approve", 0, option=False)
+        else:
+            await h.ana.choose(card, "Always with scope")
+            dialog = await h.ana.wait_for_modal()
+        file.write_text("other\n")
+        await h.ana.click(card, "Approve")
+        await card.wait_for_update(lambda version: "-other" in version.plain())
+        await h.drawn_anew()
+        if where == "home":
+            await h.ana._homes.click(h.ana.user, home, approve, confirm=True)
+        else:
+            await h.ana.submit(dialog, {"reach": "everywhere", "time": "good"})
+        [row] = await h.running.store.requests(1)
+        assert row.state is State.PENDING and await h.running.store.rules() == []
+        await h.ana.click(card, "Approve")
+        assert (await h.ended(hook)).decision == "allow"
 
 
 async def test_a_file_that_is_not_remembered_any_more(
