@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, update
 
@@ -61,7 +62,11 @@ class Questions(Ledger):
 
         def work(tx: Transaction) -> Request | None:
             row = tx.one(requests, (requests.c.id == request) & (requests.c.state == State.PENDING))
-            return None if row is None or now >= row.expires_at else changed(tx, as_request(row), None, votes="[]")
+            if row is None or now >= row.expires_at:
+                return None
+            known = as_request(row)
+            entry = replace(entry_of(known, "gate", tx.now), decision="renewed") if known.votes else None
+            return changed(tx, known, entry, votes="[]")
 
         return await self.transact(work, now)
 

@@ -184,6 +184,7 @@ async def test_a_vote_for_what_the_file_was_does_not_count(tmp_path: Path, outsi
         assert (await d.click(asked, **BOB)).verdict is Verdict.COUNTED
         await drawn(d)
         assert (await d.click(asked)).verdict is Verdict.DECIDED
+        assert d.decisions() == ["pending", "vote", "renewed", "click-unfit", "vote", "approved"]
 
 
 async def test_a_card_from_before_a_restart_approves_no_other_file(tmp_path: Path, outside: Path) -> None:
