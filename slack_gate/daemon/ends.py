@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from slack_gate.core.ports import Entry
 from slack_gate.daemon.ground import Ground
 
+LEFT_S = 10.0  # without a script the page comes anew every 5 s
+
 
 class Ends(Ground):
     """Each end is told to whoever waits, and drawn."""
@@ -19,7 +21,7 @@ class Ends(Ground):
 
     async def undeliverable(self, request: str, reason: str) -> None:
         """No approver could be asked in Slack. It ends, unless somebody can see it elsewhere now."""
-        if self._viewers or self._house.terminal:
+        if self._is_seen():
             if request not in self._undelivered:
                 self._undelivered.add(request)
                 await self._store.answered(Entry("undelivered", "gate", request=request, reason=reason))
@@ -43,9 +45,14 @@ class Ends(Ground):
 
     @contextmanager
     def viewed(self) -> Iterator[None]:
-        """While somebody looks at the page."""
+        """While somebody looks at the page; a page that is loaded anew was not left."""
         self._viewers += 1
         try:
             yield
         finally:
             self._viewers -= 1
+            self._viewed_at = self._clock()
+
+    def _is_seen(self) -> bool:
+        """Whether somebody has what waits before their eyes, apart from Slack."""
+        return self._house.terminal or self._viewers > 0 or self._clock() - self._viewed_at < LEFT_S

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -47,6 +48,7 @@ class Ground:
         self._changed = changed
         self._files = files
         self._viewers = 0  # people who look at the page now
+        self._viewed_at = -math.inf  # when the last one left
         self._undelivered: set[str] = set()  # not to be decided in Slack, and the log says so
         doors = {BY_PAGE: bool(house.page), BY_TERMINAL: house.terminal}
         self._doors = {by for by, is_open in doors.items() if is_open}

@@ -187,7 +187,8 @@ class Page:
         ended = await self._requests.ended(self._home, HISTORY)
         cord = await said(self._controls)
         async with self._drawing:  # beside the loop, and one at a time: what waits may be long, and others wait too
-            page = await asyncio.to_thread(self._drawn, version, waiting, ended, cord)
+            with self._gate.viewed():  # a page without scripts does not listen; it comes again
+                page = await asyncio.to_thread(self._drawn, version, waiting, ended, cord)
         return web.Response(text=page, content_type="text/html")
 
     def _drawn(self, version: int, waiting: Sequence[Request], ended: Sequence[Request], cord: str) -> str:

@@ -8,13 +8,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import aiohttp
+
 from slack_gate.core.ports import Verdict
 from slack_gate.core.request import BY_PAGE, Choice, Decision, State
 from slack_gate.daemon.serve import running
 from slack_gate.local_slack import LocalSlack
 from tests.daemon.desk import desk
 from tests.daemon.house import House, settings_for
-from tests.web.conftest import free_ports
+from tests.web.conftest import basic, free_ports
 
 
 @asynccontextmanager
@@ -64,7 +66,23 @@ async def test_it_is_logged_once_however_often_it_is_found(tmp_path: Path) -> No
         with d.gate.viewed():
             for _ in range(3):
                 await d.gate.undeliverable(request.id, "the link is down.")
+        await d.gate.undeliverable(request.id, "the link is down.")  # the page may be on its way again
         assert d.decisions() == ["pending", "undelivered"]
+        d.clock.now += 10.0
         await d.gate.undeliverable(request.id, "the link is down.")  # nobody looks any more
         assert "http://127.0.0.1:1/" in (await d.answer()).reason
         assert d.decisions() == ["pending", "undelivered", "undeliverable"]
+
+
+async def test_a_page_without_scripts_is_looked_at(tmp_path: Path) -> None:
+    async with beside_the_page(tmp_path) as h:
+        page = h.running.page
+        assert page is not None
+        headers = {"Authorization": basic("human", page.login.password)}
+        async with aiohttp.ClientSession(headers=headers) as person, person.get(page.address) as shown:
+            assert shown.status == 200
+        hook = await h.start(h.event(command="git push origin main"))
+        async with asyncio.timeout(20):
+            while "undelivered" not in decisions(h):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        assert hook.returncode is None
