@@ -11,7 +11,8 @@ from slack_gate.cli.approval_page import ApprovalPage, approval_page
 from slack_gate.cli.files import with_store
 from slack_gate.config import load
 from slack_gate.core.display import one_line
-from slack_gate.core.outcome import outcome_of
+from slack_gate.core.outcome import outcome_of, sentence
+from slack_gate.core.ports import Click, Verdict
 from slack_gate.core.request import Request, State
 from slack_gate.errors import GateError, NotFound
 from slack_gate.terminal import described
@@ -36,7 +37,11 @@ def decide(request_id: str, choice: str, reason: str) -> None:
     click.echo(described(request, shutil.get_terminal_size().columns if sys.stdout.isatty() else None), err=True)
     with approval_page(port) as page:
         _send(page, request, "1" if choice == "approve" else "0", reason)
-    click.echo(f"{'Approved' if choice == 'approve' else 'Denied'} {request.id}.")
+    after = with_store(lambda store: store.request(request_id))
+    if after is not None and after.state is State.PENDING:
+        click.echo(sentence(Click(Verdict.COUNTED, after)))
+    else:
+        click.echo(f"{'Approved' if choice == 'approve' else 'Denied'} {request.id}.")
 
 
 def _send(page: ApprovalPage, request: Request, ok: str, reason: str) -> None:

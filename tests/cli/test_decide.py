@@ -185,3 +185,11 @@ async def test_the_password_is_not_told_to_another_users_program(asked: Asked) -
     assert (process.returncode, b"No process of yours answers" in said) == (1, True), said
     assert heard == [None]
     assert os.geteuid() == before
+
+
+async def test_one_approval_of_several_is_not_called_approved(asked: Asked) -> None:
+    (asked.daemon.settings.home / "policy.toml").write_text('[[gate.rule]]\ncommand = "sh ..."\napprovals = 2\n')
+    _, request = await asked.asks("sh", "-c", "echo done")
+    decided = await asked.decides(request.id, "approve", stdin=asked.password)
+    assert decided.code == 0 and await asked.state(request) is State.PENDING
+    assert b"Approved" not in decided.stdout and b"others are needed too" in decided.stdout
