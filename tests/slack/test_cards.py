@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 
 from slack_gate.core.display import exact, units
 from slack_gate.core.offers import Offers, uneditable
+from slack_gate.core.ports import Entry
 from slack_gate.core.request import Request, State, digest
 from slack_gate.core.rules import keys_to_remember, runs_caged
 from slack_gate.local_slack.blocks import UPDATE_TEXT, message_faults, total, view_faults
 from slack_gate.slack.cards import Picture, card, ending, files_of, unshowable
 from slack_gate.slack.lists import listing
 from slack_gate.slack.modals import edit_modal, reason_modal, scope_modal
+from slack_gate.store.log import chained
 from tests.daemon.house import house
 
 BUDGET = 8000
@@ -340,6 +342,7 @@ def test_secrets_are_masked_in_every_place(command: str, secret: str, kept: str)
         assert secret not in json.dumps(shown.blocks) + shown.text
         assert kept in plain(shown.blocks)
     assert secret not in json.dumps(reason_modal(asked, ""))
+    assert secret not in chained(Entry("pending", "gate", command=command, reason=asked.why), 1, "", 0.0).text
 
 
 def test_the_line_after_a_heredoc_is_shown() -> None:
