@@ -12,10 +12,11 @@ from slack_gate.core.event import APPROVAL, RUNS, NoDecision, ToolEvent
 from slack_gate.core.network_git import BY_WRAPPER
 from slack_gate.core.ports import Entry
 from slack_gate.core.request import Request, State, form_of
-from slack_gate.daemon.apart import apart
+from slack_gate.daemon.apart import apart, in_thread
 from slack_gate.daemon.ground import Ground
 from slack_gate.daemon.house import Caller
 from slack_gate.daemon.judge import Allow, Ask, Outcome, Recall, Refuse, Run
+from slack_gate.daemon.leads import led_elsewhere
 from slack_gate.daemon.memory import remarks
 from slack_gate.errors import RuleGone
 
@@ -109,7 +110,8 @@ class Calls(Ground):
         approvers = await self._by_cord(event, ask)
         if isinstance(approvers, Answer):
             return approvers
-        why = ask.why
+        led = await in_thread(lambda: led_elsewhere(event))
+        why = f"{led}; {ask.why}" if led else ask.why
         if remarked := await remarks(self._store, event, self._clock()):
             why = f"{remarked}; {why}"  # first: the agent's own words cannot push it out of view
         caged = _caged(event, ask)

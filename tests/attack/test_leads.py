@@ -17,7 +17,9 @@ from slack_gate.core.run import Result
 from slack_gate.daemon.programs import PACKAGED
 from slack_gate.daemon.scripts import scripts_of
 from slack_gate.executors.cage import CAGE_FAULT, Cage
+from slack_gate.slack.cards import card
 from tests.daemon.desk import desk
+from tests.slack.test_cards import plain
 from tests.web.conftest import home
 
 __all__ = ["home"]
@@ -38,6 +40,24 @@ async def test_a_directory_swapped_for_a_link(tmp_path: Path, kept: bool) -> Non
         answer = await d.answer()
     assert answer.ruling is (Ruling.ALLOW if kept else Ruling.DENY)
     assert kept or "where its directory or file leads" in answer.reason
+
+
+async def test_where_a_link_leads_is_said(tmp_path: Path) -> None:
+    """Who reads `In /srv/app/build` would take `rm -rf *` for harmless there, and a note for a note."""
+    (precious := tmp_path / "precious").mkdir()
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "build").symlink_to(precious)
+    (tmp_path / "app" / "notes").symlink_to(precious / ".bashrc")
+    async with desk(tmp_path) as d:
+        for cwd in (f"{tmp_path}/app/build", f"{tmp_path}/app/../precious"):
+            request = await d.asked(d.event("rm -rf x", cwd=cwd))
+            said = plain(card(request).blocks)
+            assert f"In {cwd}" in said and f"its directory leads to {precious};" in said
+        call = {"file_path": f"{tmp_path}/app/notes", "content": "x"}
+        request = await d.asked(d.event(tool="Write", tool_input=call, cwd=f"{tmp_path}/app"))
+        assert f"its file leads to {precious}/.bashrc;" in plain(card(request).blocks)
+        for path in (f"{tmp_path}/app", f"{tmp_path}/./app//", "/", f"{tmp_path}/none"):
+            assert "leads to" not in (await d.asked(d.event("rm -rf x", cwd=path))).why
 
 
 @pytest.mark.parametrize("swap", ["file", "directory"])
