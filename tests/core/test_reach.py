@@ -22,6 +22,7 @@ from slack_gate.core.reach import (
     reach,
     unpinned,
 )
+from slack_gate.core.wording import remarks
 from tests.slack.test_cards import request
 
 
@@ -115,6 +116,13 @@ def test_reading_takes_bounded_time() -> None:
 )
 def test_hosts(url: str, said: str) -> None:
     assert about_host(url) == said
+
+
+def test_a_masked_password_hides_no_host() -> None:
+    asked = request(command="psql postgres://u:EXAMPLEpw@db.example/x; curl https://h.example")
+    assert remarks(asked) == ["Hosts: db.example, h.example"]
+    asked = request("WebFetch", tool_input={"url": "https://u:EXAMPLEpw@db.example/x"})
+    assert remarks(asked) == ["Host: db.example (the address is written in an unusual way)"]
 
 
 def test_a_host_that_imitates_another() -> None:
