@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def test_a_gated_call_in_words(home: Home) -> None:
 
 
 def test_what_would_run(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    programs = trusted_programs(Path.home())
+    programs = {name: shlex.quote(path) for name, path in trusted_programs(Path.home()).items()}
     work = make_repository(tmp_path / "work")
     at = ("--cwd", str(work))
     assert found(home, "sbox ls", *at)["runs"] == f"{programs['sbox']} ls"
