@@ -17,7 +17,7 @@ import structlog
 from slack_gate.core.ports import Clock, Undelivered
 from slack_gate.daemon.board import RATELIMITED, Board
 from slack_gate.daemon.lanes import REDRAWING, Lanes
-from slack_gate.daemon.posts import Incomplete, Posts, asks
+from slack_gate.daemon.posts import Incomplete, NoWayBack, Posts, asks
 from slack_gate.daemon.redraws import Redraws
 from slack_gate.errors import StoreError
 from slack_gate.store.cards import GIVEN_UP, UNKNOWN, Card, Cards
@@ -62,6 +62,7 @@ class Outbox:
         self._down = down
         self._clock = clock
         self._elsewhere = elsewhere
+        self._untaken: dict[str, str] = {}  # requests that no card arrived of, and why
         self._changed = asyncio.Event()
         self._drawing: set[int] = set()  # cards
         self._seen: dict[tuple[str, str, str, str], None] = {}
@@ -224,7 +225,8 @@ class Outbox:
         if due < GIVEN_UP:
             asyncio.get_running_loop().call_later(due - now, self.wake)
         elif posting:
-            self._posts.refused = fault.error
+            if not isinstance(fault, NoWayBack):
+                self._posts.refused = fault.error
             await self._hopeless(card, desk)
         else:
             log.error("buttons of a card could not be taken away", request=card.request.id, error=fault.error)
@@ -233,18 +235,23 @@ class Outbox:
     async def _hopeless(self, card: Card, desk: Desk) -> None:
         error = await self._cards.hopeless(card.request.id)
         if error is not None and not self._elsewhere():
+            self._untaken[card.request.id] = f"{error}."
             await desk.undeliverable(card.request.id, f"{error}.")
 
     async def _watch(self, desk: Desk) -> None:
-        """While the link is dead, nobody's answer can arrive: whoever waits is told."""
+        """While the link is dead, nobody's answer can arrive, and who could see elsewhere what was not taken may have
+        gone: whoever waits is told."""
         while True:
             await asyncio.sleep(WATCH_S)
             why = self._down()
-            if why is None or self._elsewhere():
+            if self._elsewhere() or (why is None and not self._untaken):
                 continue
             try:
-                for request in await self._cards.waiting():
-                    await desk.undeliverable(request, f"{why}.")
+                waiting = await self._cards.waiting()
+                self._untaken = {one: error for one, error in self._untaken.items() if one in waiting}
+                for request in waiting:
+                    if (reason := self._untaken.get(request) if why is None else f"{why}.") is not None:
+                        await desk.undeliverable(request, reason)
             except StoreError as error:
                 log.error("requests cannot be ended", error=str(error))
 

@@ -9,9 +9,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
+import pytest
 
 from slack_gate.core.ports import Verdict
 from slack_gate.core.request import BY_PAGE, Choice, Decision, State
+from slack_gate.daemon import ends
 from slack_gate.daemon.serve import running
 from slack_gate.local_slack import LocalSlack
 from tests.daemon.desk import desk
@@ -34,6 +36,13 @@ def decisions(h: House) -> list[str]:
     return [line["decision"] for line in h.log()] if h.settings.log_path.exists() else []
 
 
+async def undelivered(h: House) -> None:
+    """Returns once it is logged that Slack did not take the card."""
+    async with asyncio.timeout(20):
+        while "undelivered" not in decisions(h):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)  # a line tells nobody
+
+
 async def test_nobody_looks_at_the_page(tmp_path: Path) -> None:
     async with beside_the_page(tmp_path) as h:
         ended = await h.bash("git push origin main")
@@ -47,9 +56,7 @@ async def test_somebody_looks_at_the_page(tmp_path: Path) -> None:
     async with beside_the_page(tmp_path) as h:
         with h.running.gate.viewed():
             hook = await h.start(h.event(command="git push origin main"))
-            async with asyncio.timeout(20):
-                while "undelivered" not in decisions(h):  # noqa: ASYNC110
-                    await asyncio.sleep(0.02)  # a line tells nobody
+            await undelivered(h)
             [request] = await h.running.store.requests(1)
             assert request.state is State.PENDING
             click = await h.running.gate.decide(
@@ -58,6 +65,17 @@ async def test_somebody_looks_at_the_page(tmp_path: Path) -> None:
             assert click.verdict is Verdict.DECIDED
         assert (await h.ended(hook)).decision == "allow"
         assert decisions(h) == ["pending", "undelivered", "approved"]
+
+
+async def test_whoever_looked_at_the_page_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ends, "LEFT_S", 0.1)
+    async with beside_the_page(tmp_path) as h:
+        with h.running.gate.viewed():
+            hook = await h.start(h.event(command="git push origin main"))
+            await undelivered(h)
+        ended = await h.ended(hook)
+        assert ended.decision == "deny" and "restricted_action" in ended.reason
+        assert decisions(h) == ["pending", "undelivered", "undeliverable"]
 
 
 async def test_it_is_logged_once_however_often_it_is_found(tmp_path: Path) -> None:
@@ -82,7 +100,5 @@ async def test_a_page_without_scripts_is_looked_at(tmp_path: Path) -> None:
         async with aiohttp.ClientSession(headers=headers) as person, person.get(page.address) as shown:
             assert shown.status == 200
         hook = await h.start(h.event(command="git push origin main"))
-        async with asyncio.timeout(20):
-            while "undelivered" not in decisions(h):  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        await undelivered(h)
         assert hook.returncode is None
