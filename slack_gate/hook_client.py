@@ -10,6 +10,7 @@ AGENTS_TO_COME = (
     *("codex", "gemini", "cursor", "copilot", "opencode"),
     *("cline-vscode", "cline-cli", "windsurf", "openclaw", "hermes"),
 )
+CLINE = ("cline-vscode", "cline-cli")  # they obey JSON alone: whatever else a hook ends with lets the call go on
 USAGE = "Usage: hook.py AGENT [--socket PATH] [--limit SECONDS] [--unreachable deny|ask]"
 
 # What a project can set for its agent that runs code of the project in every shell, or in every git, or has git work on
@@ -54,17 +55,19 @@ def run(argv: list[str]) -> int:
             write(2, answer)
         return code
     except BaseException as error:  # noqa: BLE001 - whatever happened, the agent must hear no
-        return refuse(error, argv[:1] == ["claude-code"])
+        return refuse(error, "".join(argv[:1]))
 
 
-def refuse(error: BaseException, claude: bool) -> int:
-    """Say no in every form at once and return 2: whichever form gets through blocks the call."""
+def refuse(error: BaseException, agent: str) -> int:
+    """Say no in every form at once and return the exit code that goes with it, 2 but for Cline: whichever form gets
+    through blocks the call."""
     why = error if isinstance(error, Deny) else Deny(f"the hook failed ({type(error).__name__}: {error})")
     reason = f"slack-gate: {printable(why)}, so this call did not run. {why.advice}".rstrip()
-    if claude and not isinstance(error, Undelivered):
+    if agent == "claude-code" and not isinstance(error, Undelivered):
         write(1, verdict("deny", reason))
+    heard = agent in CLINE and write(1, f'{{"cancel":true,"errorMessage":"{quoted(reason)}"}}\n'.encode())
     write(2, reason.encode() + b"\n")
-    return 2
+    return 0 if heard else 2
 
 
 def printable(error: Deny) -> str:
@@ -73,11 +76,15 @@ def printable(error: Deny) -> str:
 
 def verdict(decision: str, reason: str) -> bytes:
     """Return Claude Code's JSON for a decision; the reason is printable ASCII."""
-    reason = reason.replace("\\", "\\\\").replace('"', '\\"')
     return (
         '{"hookSpecificOutput":{"hookEventName":"PreToolUse",'
-        f'"permissionDecision":"{decision}","permissionDecisionReason":"{reason}"}}}}\n'
+        f'"permissionDecision":"{decision}","permissionDecisionReason":"{quoted(reason)}"}}}}\n'
     ).encode()
+
+
+def quoted(text: str) -> str:
+    """Return what stands for a printable ASCII text between the quotes of a JSON string."""
+    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def check_environment() -> None:

@@ -228,13 +228,29 @@ async def test_asyncio_answers_and_hears_the_hang_up(agent: Agent) -> None:
         (["Claude-Code"], "for an unknown agent or for none"),
         (["claude-code ", "--limit", "3"], "for an unknown agent or for none"),
         (["codex"], "codex is not supported yet"),
-        (["cline-cli", "--unreachable", "ask"], "cline-cli is not supported yet"),
+        (["windsurf", "--unreachable", "ask"], "windsurf is not supported yet"),
+        (["cline"], "for an unknown agent or for none"),
     ],
 )
 def test_other_agents_are_blocked_by_stderr_alone(each: Agent, arguments: list[str], said: str) -> None:
     result = each.call(arguments)
     assert (result.code, result.stdout) == (2, b"")
     assert said in result.stderr.decode()
+
+
+@pytest.mark.parametrize("arguments", [["cline-vscode"], ["cline-cli", "--unreachable", "ask"], ["cline-cli", '"']])
+def test_cline_obeys_json_alone_and_gets_it(each: Agent, arguments: list[str]) -> None:
+    result = each.call(arguments)
+    assert result.code == 0
+    answer = json.loads(result.stdout)
+    assert answer == {"cancel": True, "errorMessage": result.stderr.decode().strip()}
+    assert f"{arguments[0]} is not supported yet, so this call did not run" in answer["errorMessage"]
+
+
+def test_cline_that_takes_no_json_hears_no_by_the_exit_code(agent: Agent) -> None:
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", *agent.argv(["cline-cli"], {})]
+    done = subprocess.run(command, input=EVENT, stderr=subprocess.PIPE, env=agent.env, timeout=LIMIT)
+    assert done.returncode == 2 and b"stdout closed" in done.stderr
 
 
 @pytest.mark.parametrize(
