@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import os
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,27 @@ async def test_where_a_link_leads_is_said(tmp_path: Path) -> None:
         assert f"its file leads to {precious}/.bashrc;" in plain(card(request).blocks)
         for path in (f"{tmp_path}/app", f"{tmp_path}/./app//", "/", f"{tmp_path}/none"):
             assert "leads to" not in (await d.asked(d.event("rm -rf x", cwd=path))).why
+
+
+@pytest.mark.parametrize(
+    "command", ["cd {other} && git push origin HEAD:main", "git -C ../other push", "git --git-dir={other}/.git push"]
+)
+async def test_the_repository_that_git_works_on_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Not only the one that the agent works in."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    app, other = (tmp_path / "projects" / name for name in ("app", "other"))
+    for place in (app, other):
+        subprocess.run(["git", "init", "-q", place], check=True)
+        subprocess.run(["git", "-C", place, "remote", "add", "origin", "https://git.example/x.git"], check=True)
+    command = command.format(other=other)
+    async with desk(tmp_path, cages=True) as d:
+        request = await d.asked(d.event(command, cwd=str(app), rewritable=True))
+        said = plain(card(request).blocks)
+        assert f"In {app} on" in said and str(other) in said
+        [line] = d.log()
+        assert (line["cwd"], line["command"]) == (str(app), command)
 
 
 @pytest.mark.parametrize("swap", ["file", "directory"])
