@@ -17,7 +17,7 @@ import structlog
 from slack_gate.core.ports import Clock, Undelivered
 from slack_gate.daemon.board import RATELIMITED, Board
 from slack_gate.daemon.lanes import REDRAWING, Lanes
-from slack_gate.daemon.posts import Incomplete, Posts, asks
+from slack_gate.daemon.posts import Incomplete, NoWayBack, Posts, asks
 from slack_gate.daemon.redraws import Redraws
 from slack_gate.errors import StoreError
 from slack_gate.store.cards import GIVEN_UP, UNKNOWN, Card, Cards
@@ -225,7 +225,8 @@ class Outbox:
         if due < GIVEN_UP:
             asyncio.get_running_loop().call_later(due - now, self.wake)
         elif posting:
-            self._posts.refused = fault.error
+            if not isinstance(fault, NoWayBack):
+                self._posts.refused = fault.error
             await self._hopeless(card, desk)
         else:
             log.error("buttons of a card could not be taken away", request=card.request.id, error=fault.error)

@@ -27,6 +27,10 @@ ANY_REVISION = -1  # drawn, but nobody knows in which: it is drawn anew
 log = structlog.get_logger()
 
 
+class NoWayBack(Undelivered):
+    """Nothing was posted, for no answer could come back: the link's fault, which the link tells."""
+
+
 class Incomplete(Undelivered):
     """The message is there, without all that belongs to it."""
 
@@ -148,7 +152,7 @@ class Posts:
     def _limit(self, request: Request) -> float:
         """Seconds for this try. Raises Undelivered while no answer could come back."""
         if (why := self._down()) is not None:
-            raise Undelivered(why, None)
+            raise NoWayBack(why, None)
         left = request.created_at + POST_S - self._clock()
         return left if left >= LAST_TRY_S else QUEUED_S
 

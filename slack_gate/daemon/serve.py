@@ -15,6 +15,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,7 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
     runs = Runs(gate, store, executors, clock, _ahead(judge, cage))
     await runs.resume(house.home)
     await gate.reopen()
-    works: list[Coroutine[Any, Any, None]] = [sweep(gate, store)]
+    works: list[Callable[[], Coroutine[Any, Any, None]]] = [partial(sweep, gate, store)]  # begun once all of it stands
     link, outbox = None, None
     glance = Glance(store.database, SLACK)
     controls = Controls(
@@ -171,22 +172,22 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
         outbox = _outbox(store, link, messenger, house, clock, fleet)
         threads = Threads(Notes(store.database, SLACK, house.home), messenger, clock, link.down)
         changes.also(threads.wake)
-        works.append(threads.run())
+        works.append(threads.run)
         tell_where_cards_are(app, outbox.seen)
         changes.also(outbox.wake)
         later = _later(group)
         tab = beside_cards(app, slack.client, controls, gate, slack.people, later, settings.reactions, files.of)
         changes.also(tab.changed)
         await opened.enter_async_context(link.opened())
-        works.append(outbox.run(OwnRequests(gate, store, house.home) if fleet else gate))
-        works.append(tab.run())
+        works.append(partial(outbox.run, OwnRequests(gate, store, house.home) if fleet else gate))
+        works.append(tab.run)
     if fleet is not None:
         fleet.down = link.down if link else None
-        works.append(fleet.run(gate, SLACK))
+        works.append(partial(fleet.run, gate, SLACK))
     if house.terminal:
         alone = not (house.approvers or house.page)
-        works.append(Terminal(gate, store, house.home, alone, changes.also).run())
-    tasks = [group.create_task(work) for work in works]
+        works.append(Terminal(gate, store, house.home, alone, changes.also).run)
+    tasks = [group.create_task(work()) for work in works]
     opened.callback(lambda: [task.cancel() for task in tasks])
     opened.push_async_callback(runs.close)
     await gate.resume()

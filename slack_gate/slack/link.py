@@ -11,9 +11,10 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -53,6 +54,9 @@ FINAL = frozenset(
     }
 )
 
+_OF_THE_TOKEN = frozenset({"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"})
+RATELIMITED = "ratelimited"
+
 BOT_TOKEN = "OAuth & Permissions, Bot User OAuth Token, xoxb-…"  # noqa: S105 - where it is found, not what it is
 APP_TOKEN = "Basic Information, App-Level Tokens, xapp-…"  # noqa: S105
 
@@ -73,12 +77,7 @@ async def check_bot_token(client: AsyncWebClient, team: str = "") -> str:
     name = "SLACK_BOT_TOKEN"
     if (client.token or "").startswith("xapp-"):
         raise _mistaken(name, "an app-level token (xapp-…)", BOT_TOKEN)
-    try:
-        found = await client.auth_test()
-    except SlackApiError as error:
-        raise _refused(name, error, BOT_TOKEN) from error
-    except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        raise unreachable(client, error) from error
+    found = await answered(client, client.auth_test, lambda code: _refused(name, code, BOT_TOKEN))
     if not found.get("bot_id"):
         raise _mistaken(name, "a person's token", BOT_TOKEN)
     own = str(found["team_id"])
@@ -95,21 +94,42 @@ async def check_app_token(client: AsyncWebClient, app_token: str) -> None:
     name = "SLACK_APP_TOKEN"
     if app_token.startswith("xox"):
         raise _mistaken(name, "a bot's or person's token (xox…)", APP_TOKEN)
-    try:
-        await client.apps_connections_open(app_token=app_token)
-    except SlackApiError as error:
-        raise _refused(name, error, APP_TOKEN) from error
-    except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        raise unreachable(client, error) from error
+    call = partial(client.apps_connections_open, app_token=app_token)
+    await answered(client, call, lambda code: _refused(name, code, APP_TOKEN))
+
+
+async def answered(
+    client: AsyncWebClient,
+    call: Callable[[], Awaitable[AsyncSlackResponse]],
+    refused: Callable[[str], SlackError],
+) -> AsyncSlackResponse:
+    """What Slack says before the start. Raises `refused(code)`, or SlackError where it cannot be reached.
+
+    A start after many others is asked to wait, and waits: that is no fault of a token.
+    """
+    until = time.monotonic() + CONNECT_S
+    while True:
+        try:
+            return await call()
+        except SlackApiError as error:
+            code, _, wait = _refusal(error)
+            if code != RATELIMITED or time.monotonic() + wait > until:
+                raise refused(code) from error
+            log.warning("Slack wants the start to wait", seconds=wait)
+            await asyncio.sleep(wait)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise unreachable(client, error) from error
 
 
 def _mistaken(name: str, what: str, where: str) -> SlackError:
     return SlackError(f"{name} holds {what}.", f"It must hold the one from the app's page: {where}")
 
 
-def _refused(name: str, error: SlackApiError, where: str) -> SlackError:
-    code = error.response.get("error") or f"HTTP {error.response.status_code}"
-    return SlackError(f"Slack refused {name}: {code}.", f"Copy it again from the app's page: {where}")
+def _refused(name: str, code: str, where: str) -> SlackError:
+    said = f"Slack refused {name}: {code}."
+    if code in _OF_THE_TOKEN:
+        return SlackError(said, f"Copy it again from the app's page: {where}")
+    return SlackError(said, remedy(code) or "That need not be the token's fault: start again in a minute.")
 
 
 def unreachable(client: AsyncWebClient, error: Exception) -> SlackError:
@@ -300,7 +320,7 @@ def _refusal(error: SlackApiError) -> tuple[str, str, float]:
         return "unreachable", "an answer that is not Slack's", 0.0
     code = str(response.get("error") or f"HTTP {response.status_code}")
     wait = response.headers.get("Retry-After", "") if response.status_code == 429 else ""
-    return code, f"Slack refused a connection: {code}", float(wait) if wait.isdecimal() else 0.0
+    return code, f"Slack refused a connection: {code}", float(wait) if wait.isdecimal() else float(code == RATELIMITED)
 
 
 def _pause(code: str, failures: int) -> float:

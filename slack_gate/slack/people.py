@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import aiohttp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from slack_gate.errors import SlackError
-from slack_gate.slack.link import unreachable
+from slack_gate.slack.link import answered
 from slack_gate.slack.remedies import remedy
 
 FRESH_S = 60.0  # how long an answer about a person is good for
@@ -28,14 +30,12 @@ class People:
 
     async def check(self, user: str) -> None:
         """Raises SlackError when nobody would read a message to `user`."""
-        try:
-            found = await self._look_up(user)
-        except SlackApiError as error:
-            code = error.response["error"] or f"HTTP {error.response.status_code}"
+
+        def refused(code: str) -> SlackError:
             does_not = "know" if code.startswith("user") else "let the app look up"
-            raise SlackError(f"Slack does not {does_not} the approver {user} ({code}).", remedy(code)) from error
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise unreachable(self._client, error) from error
+            return SlackError(f"Slack does not {does_not} the approver {user} ({code}).", remedy(code))
+
+        found = self._known(user, await answered(self._client, partial(self._client.users_info, user=user), refused))
         if (why := _fault(found)) is not None:
             raise SlackError(f"The approver {user} {why}.", "Name another one in SLACK_GATE_APPROVERS.")
 
@@ -44,15 +44,15 @@ class People:
         if self._clock() - self._active_at.get(user, float("-inf")) < FRESH_S:
             return None
         try:
-            why = _fault(await self._look_up(user))
+            why = _fault(self._known(user, await self._client.users_info(user=user)))
         except SlackApiError as error:
             why = "is not known to Slack" if error.response["error"] == "user_not_found" else None
         except (aiohttp.ClientError, OSError, LookupError, AttributeError, TypeError, ValueError):
             why = None  # away, or no answer of Slack's: the post that follows meets the same fault and tells it
         return None if why is None else f"{user} {why}"
 
-    async def _look_up(self, user: str) -> dict[str, Any]:
-        found: dict[str, Any] = (await self._client.users_info(user=user))["user"]
+    def _known(self, user: str, answer: AsyncSlackResponse) -> dict[str, Any]:
+        found: dict[str, Any] = answer["user"]
         profile = found.get("profile") or {}
         self._names[user] = profile.get("display_name") or found.get("real_name") or found.get("name") or user
         if _fault(found) is None:

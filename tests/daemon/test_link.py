@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import socket
@@ -87,12 +88,38 @@ async def test_slack_in_trouble_at_the_start(tmp_path: Path, method: str, troubl
         assert said in await started(settings_for(slack, tmp_path))
 
 
-async def test_a_link_that_never_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["auth.test", "apps.connections.open", "users.info"])
+async def test_a_start_that_slack_has_wait_waits(tmp_path: Path, method: str) -> None:
+    async with LocalSlack() as slack:
+        slack.add_user("U0ANA", name="Ana")
+        slack.fail_next(method, http_status=429, retry_after=1, times=2)
+        async with running(settings_for(slack, tmp_path)):
+            assert len(slack.calls(method)) > 2
+
+
+async def test_a_start_that_would_have_to_wait_too_long_blames_no_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "CONNECT_S", 0.5)
+    async with LocalSlack() as slack:
+        slack.add_user("U0ANA", name="Ana")
+        slack.fail_next("apps.connections.open", http_status=429, retry_after=60)
+        with pytest.raises(SlackError, match="SLACK_APP_TOKEN: ratelimited") as caught:
+            async with running(settings_for(slack, tmp_path)):
+                pass
+    assert caught.value.next_step == "That need not be the token's fault: start again in a minute."
+
+
+async def test_a_link_that_never_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
     monkeypatch.setattr(link, "CONNECT_S", 0.5)
     async with LocalSlack() as slack:
         slack.add_user("U0ANA", name="Ana")
         monkeypatch.setattr(slack._web_api, "_open_connection", lambda: f"ws://127.0.0.1:{slack.port}/nowhere")
         assert "did not accept a Socket Mode connection" in await started(settings_for(slack, tmp_path))
+    gc.collect()
+    assert not [one for one in recwarn if "never awaited" in str(one.message)]
 
 
 async def test_the_team_of_the_clicks_is_the_bots() -> None:
@@ -402,6 +429,9 @@ async def test_the_daemon_recovers_when_slack_does(tmp_path: Path, words: str, c
         assert code in (await h.bash("git push origin main")).reason
         h.slack.mend()
         await h.slack.wait_for_link(2, timeout=15)
+        async with asyncio.timeout(60):
+            while not (await health_of(h))["healthy"]:  # a line counts once it has stayed
+                await asyncio.sleep(0.05)  # noqa: ASYNC110 - the daemon tells when it is asked
         hook, card = await h.asked("git push origin next")
         await h.ana.click(card, "Approve")
         assert (await h.ended(hook)).decision == "allow"
