@@ -430,8 +430,8 @@ async def test_the_daemon_recovers_when_slack_does(tmp_path: Path, words: str, c
         h.slack.mend()
         await h.slack.wait_for_link(2, timeout=15)
         async with asyncio.timeout(60):
-            while not (await health_of(h))["healthy"]:  # a line counts once it has stayed
-                await asyncio.sleep(0.05)  # noqa: ASYNC110 - the daemon tells when it is asked
+            while not (await health_of(h))["healthy"]:  # noqa: ASYNC110 - a line counts once it has stayed
+                await asyncio.sleep(0.05)
         hook, card = await h.asked("git push origin next")
         await h.ana.click(card, "Approve")
         assert (await h.ended(hook)).decision == "allow"
