@@ -28,6 +28,10 @@ class Attendance:
         else:
             self._left[request.id] = now
 
+    def left(self, request: str) -> None:
+        """Nobody can come back to it: it was asked at another socket. It stands until it expires."""
+        self._questions.add(request)
+
     def forget(self, request: str) -> None:
         """Nobody is to come back to it."""
         self._left.pop(request, None)

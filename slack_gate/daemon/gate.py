@@ -23,6 +23,8 @@ class Gate(Calls, Answers, Clicks):
     async def reopen(self) -> None:
         """At the start, before anybody can press a card of an earlier one: what it shows beside the call may not hold
         any more. The file that is to be changed, who is an approver."""
+        for left in await self._store.left(self._house.home):
+            self._attendance.left(left)
         for request in await self._store.pending(self._house.home):
             with suppress(MalformedEvent):  # not read in time: then it is read at the click
                 await self._look(request)

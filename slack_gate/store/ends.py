@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Double, Update, bindparam, select, update
+from sqlalchemy import ColumnElement, Double, Update, bindparam, select, true, update
 
 from slack_gate.core.request import Choice, Decision, Request, State, may
 from slack_gate.core.secrets import mask, mask_value
@@ -27,8 +27,9 @@ class Ends(Ledger):
     """Ends without a person: time, a caller that is gone, nobody who could be asked."""
 
     async def expired(self, home: str, now: float) -> list[Request]:
-        """Ends every pending request of `home` whose time is over."""
-        mine = requests.c.home == home
+        """Ends every pending request of `home` whose time is over; in a database of its own those too that it filed
+        under another name, with another socket: nobody else would."""
+        mine = requests.c.home == home if self.database.shared else true()
         return await self._end_all(lambda tx: mine & (requests.c.expires_at <= tx.time), State.EXPIRED, "timeout", now)
 
     async def cancelled(self, request: str, by: str, now: float) -> Request | None:

@@ -101,6 +101,13 @@ class Questions(Ledger):
         query = select(requests).where(requests.c.home == home, requests.c.state == State.PENDING)
         return [as_request(row) for row in await self.read(lambda c: c.execute(query).all())]
 
+    async def left(self, home: str) -> list[str]:
+        """Ids of requests that wait under another name of this daemon, in a database that it has for itself."""
+        if self.database.shared:
+            return []
+        query = select(requests.c.id).where(requests.c.home != home, requests.c.state == State.PENDING)
+        return list(await self.read(lambda c: c.execute(query).scalars().all()))
+
     async def since(self, tool: str, start: float, skip: int = 0, denied: bool = False) -> list[Request]:
         """A page of what was asked with this tool since `start`, newest first; with `denied` of what was denied."""
         query = (

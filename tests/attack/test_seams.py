@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from slack_gate.core.answer import Answer, Ruling
 from slack_gate.core.cord import Hand, Pull
@@ -19,6 +20,7 @@ from slack_gate.daemon.house import Caller
 from slack_gate.errors import StoreError
 from slack_gate.local_slack.person import find_control
 from slack_gate.store.cards import Cards
+from slack_gate.store.tables import requests
 from tests.daemon.desk import SECOND, Desk, desk
 from tests.daemon.house import house
 from tests.daemon.test_changes import outside
@@ -272,6 +274,23 @@ async def test_a_file_that_is_not_remembered_any_more(
         assert (await d.click(asked)).verdict is Verdict.UNFIT
         await drawn(d)
         assert (await d.click(asked)).verdict is Verdict.DECIDED
+
+
+async def test_what_waited_at_another_socket_expires(tmp_path: Path) -> None:
+    """A daemon's name holds its socket, which is another one without XDG_RUNTIME_DIR: nobody else ends what it left."""
+    async with desk(tmp_path) as d:
+        request = await d.asked()
+        query = update(requests).values(home="box:/home/ana/.config/slack-gate/run/gate.sock")
+        await d.store.database.run(lambda connection: connection.execute(query))
+    async with desk(tmp_path) as d:
+        await d.gate.reopen()
+        await d.gate.resume()
+        d.clock.now += 299
+        await d.gate.expire()
+        assert await d.state(request) is State.PENDING
+        d.clock.now += 1
+        await d.gate.expire()
+        assert await d.state(request) is State.EXPIRED and d.gate._attendance.empty
 
 
 async def test_the_vote_of_somebody_who_is_no_approver_any_more(tmp_path: Path) -> None:
