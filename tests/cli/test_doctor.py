@@ -150,6 +150,12 @@ async def test_healthy_and_then_not(installed: Path) -> None:
         await one.examined("--message")
         assert (one.code, one.faults("Slack")) == (0, "")
 
+        log_file = one.home / "gate" / "gate-log.jsonl"
+        log_file.rename(away := log_file.with_suffix(".away"))
+        await one.examined()
+        assert "is missing" in one.faults("daemon") and "Start it" not in one.faults("daemon")  # it runs
+        away.rename(log_file)
+
         (one.home / "gate" / "policy.toml").write_text("this is no policy")
         with (one.home / "gate" / "gate-log.jsonl").open("a") as log:
             log.write('{"ts": "2026-01-01T00:00:00Z"}\n')
@@ -228,7 +234,7 @@ def test_a_line_as_installed_is_good(place: Path) -> None:
     ("line", "words"),
     [
         ("true /slack_gate/hook.py --socket x", "does not ask"),
-        (hook_line("--socket", "x", "--limit", "30", end=" | head -c 0; true"), "does not pass a deny on"),
+        (hook_line("--socket", "x", "--limit", "30", end=" | cat > /dev/null; true"), "does not pass a deny on"),
         (hook_line("--socket", "x", "--limit", "30", end=" | grep 'doctor asks'; true"), "lets calls run"),
         (hook_line("--limit", "30"), "names no socket"),
         (hook_line("--frob", "x", "--socket", "x"), "does not ask"),
