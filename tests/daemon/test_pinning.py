@@ -1,5 +1,6 @@
 """What runs unasked is the trusted file, whatever the agent's PATH holds under that name."""
 
+import shlex
 from pathlib import Path
 
 from slack_gate.daemon.programs import trusted_programs
@@ -9,7 +10,7 @@ from tests.daemon.house import house
 async def test_a_green_call_runs_the_trusted_sbox(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
         ended = await h.bash("sbox ls -l 2>/dev/null", description="look")
-        sbox = trusted_programs(Path.home())["sbox"]
+        sbox = shlex.quote(trusted_programs(Path.home())["sbox"])
         assert ended.decision == "allow"
         assert ended.output["updatedInput"] == {"command": f"{sbox} ls -l 2>/dev/null", "description": "look"}
         assert h.log()[-1]["command"] == "sbox ls -l 2>/dev/null"

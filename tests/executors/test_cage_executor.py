@@ -89,7 +89,7 @@ def test_every_text_that_is_put_into_the_cage_can_be_started(zone: Path, letter:
             "claude-code", "s", "c", "Bash", {"command": f": {shlex.quote(letter * length)}"}, "/", rewritable=True
         )
         if (text := wrapped(event)) is not None:
-            done = subprocess.run(["bash", "-c", text.replace("sbox", str(SBOX), 1)], cwd=zone, check=True)
+            done = subprocess.run(["bash", "-c", text.replace("sbox", shlex.quote(str(SBOX)), 1)], cwd=zone, check=True)
             started.add(done.returncode)
     assert started == {0}
 

@@ -25,6 +25,7 @@ from .conftest import CAGE, SYSTEM_PATH, House, entries, git
 from .test_policy_planted import PLANTS, other_branch
 
 SBOX = str(PACKAGED)
+QUOTED = shlex.quote(SBOX)  # as a shell text names it
 pytestmark = pytest.mark.skipif(not CAGE, reason="bubblewrap cannot make namespaces here")
 
 DAILY = [
@@ -104,7 +105,7 @@ async def test_nothing_planted_gets_out(name: str, house: House, tmp_path: Path)
                 if said is None:
                     continue
                 assert said.command is not None
-                caged += said.command.startswith(SBOX)
+                caged += said.command.startswith(QUOTED)
                 run(said.command, house.repo / where, house)
                 assert not (house.home / "mark").exists(), said.command
                 shutil.rmtree(house.projects)
@@ -127,7 +128,7 @@ async def test_daily_work_is_the_same_in_the_cage(command: str, house: House, tm
         assert one.log()[-1]["command"] == command
         assert (one.log()[-1]["decision"], one.log()[-1]["by"]) == ("green", "policy")
     assert said is not None
-    assert said.command == command.replace("git ", f"{SBOX} /usr/bin/git ")
+    assert said.command == command.replace("git ", f"{QUOTED} /usr/bin/git ")
     caged = run(said.command, house.repo, house)
     assert outside.returncode == 0, outside.stderr
     assert (caged.returncode, told(caged)) == (outside.returncode, told(outside))
@@ -149,7 +150,7 @@ async def test_an_exit_code_is_the_same(house: House, tmp_path: Path) -> None:
     async with gate(tmp_path) as one:
         for command in ("git show nothing", "git diff --exit-code HEAD~0 other", "git commit -m x"):
             said = await answer(one, command, house.repo)
-            assert said is not None and said.command is not None and said.command.startswith(SBOX)
+            assert said is not None and said.command is not None and said.command.startswith(QUOTED)
             outside, caged = run(command, house.repo, house), run(said.command, house.repo, house)
             assert outside.returncode != 0
             assert (caged.returncode, caged.stdout, caged.stderr) == (
@@ -234,7 +235,7 @@ async def test_a_gated_command_is_tried_in_the_cage(house: House, tmp_path: Path
     async with cage_first_gate(tmp_path) as one:
         said = await answer(one, command, house.repo)
         assert said is not None and said.command is not None
-        assert said.command == f"{SBOX} bash -c {shlex.quote(command)}"
+        assert said.command == f"{QUOTED} bash -c {shlex.quote(command)}"
         assert UNCAGED in said.advice
         line = one.log()[-1]
         assert (line["decision"], line["by"], line["command"]) == ("caged", "policy", command)
@@ -298,7 +299,7 @@ async def test_what_the_cage_has_stopped_is_not_remembered_for_the_cage(house: H
         plain = await one.asked(one.event("make test", str(house.repo), rewritable=True))
         await one.click(plain, Choice.ALWAYS)
         said = await answer(one, "make test", house.repo)
-        assert said is not None and said.command == f"{SBOX} make test"
+        assert said is not None and said.command == f"{QUOTED} make test"
         asked = await one.asked(one.event(command, str(house.repo), rewritable=True))
         assert one.gate.offers(asked).keys == ()
         await one.click(asked, Choice.APPROVE)

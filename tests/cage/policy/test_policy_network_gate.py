@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,11 @@ async def test_a_remote_is_allowed_once(house: House, remote: Path, tmp_path: Pa
         assert run(said.command, house).returncode == 0
         assert "new" in git(remote, "branch")
         both = await answer(one, "git fetch && git status", house.repo)
-        assert both is not None and both.command is not None and f" && {SBOX} /usr/bin/git status" in both.command
+        assert (
+            both is not None
+            and both.command is not None
+            and f" && {shlex.quote(SBOX)} /usr/bin/git status" in both.command
+        )
         assert await answer(one, "git push --force", house.repo) is None
         git(house.repo, "config", "remote.origin.url", "https://example.com/x.git")
         again = await one.asked(one.event(push, str(house.repo), rewritable=True))
