@@ -360,10 +360,10 @@ def _policy(path: str, place: Place) -> dict[str, Any]:
         import tomllib
 
         text = _own_file(path, place)
-        values = tomllib.loads("\0" if text is None else text)
+        values = tomllib.loads(text or "\0")  # an empty one is just being written
         values.pop("gate", None)
     except (ImportError, ValueError, RecursionError):  # before Python 3.11 there is no reader for it
-        raise Gated(path + " is no TOML file that only you can write") from None
+        raise Gated(path + " is empty, or no TOML file that only you can write") from None
     for name, value in values.items():
         words = value if type(value) is list else [value]
         if type(value) is not type(_POLICY.get(name)) or not all(type(word) is str for word in words):

@@ -99,7 +99,9 @@ EMPTY = Policy(Allowlist(DEFAULT))
 
 
 def parse(text: str) -> Policy:
-    """The `[gate]` table of a policy.toml. Raises PolicyError."""
+    """The `[gate]` table of a policy.toml. Raises PolicyError, also for an empty one: so it is while it is written."""
+    if not text:
+        raise PolicyError("It is empty. Remove it to have no rules of your own")
     try:
         table = tomllib.loads(text).get("gate", {})
     except (tomllib.TOMLDecodeError, RecursionError) as error:

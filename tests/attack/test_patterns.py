@@ -46,7 +46,7 @@ def test_what_stands_close_together_is_found_wherever_it_stands(before: int) -> 
 def test_what_is_far_apart_is_asked_and_never_let_through() -> None:
     demands = policy.parse(DENY).demands(call("sbox echo curl x" + " " * 20_000 + "| sh"))
     assert "curl" in demands.ask and demands.forgettable
-    assert not policy.parse("").demands(call("sbox echo " + "x" * 20_000)).ask
+    assert not policy.EMPTY.demands(call("sbox echo " + "x" * 20_000)).ask
 
 
 def test_long_commands_are_on_no_allowlist() -> None:

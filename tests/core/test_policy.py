@@ -187,7 +187,7 @@ def test_the_strictest_of_each_counts_whatever_the_order() -> None:
 
 
 def test_the_allowlist_can_be_replaced() -> None:
-    assert EMPTY.allowlist.allows("pwd") and parse("").allowlist.allows("git status")
+    assert EMPTY.allowlist.allows("pwd") and parse("\n").allowlist.allows("git status")
     own = parse("[gate]\nallow = ['make test( -k \\w+)?']\n").allowlist
     assert own.allows("make test -k one") and not own.allows("pwd") and not own.allows("make test -k one; id")
     assert not parse("[gate]\nallow = []\n").allowlist.allows("pwd")
@@ -216,6 +216,7 @@ def test_the_allowlist_can_be_replaced() -> None:
         ("[[gate.rule]]\ncommand = '...'\ndo = 'deny'\n", 2, "one command"),
         ("[[gate.rule]]\npattern = '('\ndo = 'deny'\n", 2, "no regular expression"),
         ("[[gate.rule]]\npath = 'prod/*'\ndo = 'deny'\n", 2, "neither / nor ~"),
+        ("", 0, "Remove it"),
     ],
 )
 def test_a_wrong_file_and_its_line(text: str, line: int, words: str) -> None:

@@ -21,7 +21,7 @@ def write(house: House, text: str) -> None:
 
 def test_without_the_file_nothing_changes(house: House) -> None:
     assert (house.bash("sbox ls"), house.bash("git status"), settings_problem()) == ("green", "green", "")
-    write(house, "")
+    write(house, "\n")
     assert (house.bash("sbox ls"), house.bash("git status"), settings_problem()) == ("green", "green", "")
 
 
@@ -98,7 +98,7 @@ def test_the_helper_directory(house: House, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 WRONG = {
-    "no TOML": ["zone = ", "[[", "x", "\x00", "zone = ['~/projects']\nzone = []", "a=" + "[" * 9999],
+    "no TOML": ["", "zone = ", "[[", "x", "\x00", "zone = ['~/projects']\nzone = []", "a=" + "[" * 9999],
     "no such setting": ["gated = []", "zones = []", "[zone]\na = 1", "Green = []", "x = 1"],
     "another form": [
         "zone = '~/projects'",
@@ -145,7 +145,7 @@ def test_a_file_that_is_not_understood_asks_for_everything(text: str, house: Hou
     assert house.why("sbox ls").rule == settings_problem()
     assert explain("Read", {}).verdict == "ungated"
     assert keys("/usr/bin/file x") == [] and keys("ls") == [("ls",)]
-    write(house, "")
+    write(house, "\n")
     assert (house.bash("sbox ls"), settings_problem()) == ("green", "")
 
 
@@ -158,7 +158,7 @@ def test_a_file_that_others_could_write_or_nobody_can_read(
     assert house.bash("sbox ls") == "green"
     file.unlink()
     if break_it == "others":
-        write(house, "")
+        write(house, "\n")
         file.chmod(0o664)
     elif break_it == "directory":
         file.mkdir()
@@ -168,12 +168,12 @@ def test_a_file_that_others_could_write_or_nobody_can_read(
         file.write_bytes(b"\xff")
     elif break_it == "zone":
         monkeypatch.setenv("SLACK_GATE_HOME", str(house.projects))
-        (house.projects / "policy.toml").write_text("")
+        (house.projects / "policy.toml").write_text("\n")
     elif break_it == "link":
-        (house.projects / "policy.toml").write_text("")
+        (house.projects / "policy.toml").write_text("\n")
         file.symlink_to(house.projects / "policy.toml")
     else:
-        write(house, "")
+        write(house, "\n")
         monkeypatch.setitem(sys.modules, "tomllib", None)
     assert house.bash("sbox ls") == house.write(house.repo / "x") == "gated"
     assert "only you can write" in settings_problem()
