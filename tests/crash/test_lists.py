@@ -39,6 +39,12 @@ async def _ask(h: House, wires: dict[str, Wire], commands: Sequence[str]) -> Non
     await asyncio.gather(*(wires[command].ask(h.event(command=command)) for command in commands))
 
 
+async def press(h: House, message: Message, label: str, command: str) -> None:
+    """The button of this request, wherever it stands on the message: they were asked at the same time."""
+    shown = [line for line in message.plain().splitlines() if line.startswith("deploy m")]
+    await h.ana.click(message, label, number=shown.index(command))
+
+
 async def left_to_answer(message: Message, number: int) -> None:
     await message.wait_for_update(lambda version: version.buttons.count("Approve") == number)
 
@@ -48,7 +54,7 @@ async def test_one_is_decided_before_anybody_has_looked_for_the_message(
     tmp_path: Path, trouble: dict[str, Any]
 ) -> None:
     async with house(tmp_path) as h, listed(h, 5, **trouble) as (message, wires):
-        await h.ana.click(message, "Approve", number=2)
+        await press(h, message, "Approve", "deploy m2")
         assert await wires["deploy m2"].decision() == "allow"
         await message.wait_for_update(lambda version: "Approved by Ana" in version.plain())
         for left in range(4, 0, -1):
@@ -64,7 +70,7 @@ async def test_one_is_decided_before_anybody_has_looked_for_the_message(
 async def test_what_was_withdrawn_takes_nobody_elses_buttons(tmp_path: Path) -> None:
     """The one that ends looks for its message first, and finds the others there."""
     async with house(tmp_path) as h, listed(h, 4, reset_after=True) as (message, wires):
-        await h.ana.click(message, "Deny", number=0)
+        await press(h, message, "Deny", "deploy m0")
         assert await wires["deploy m0"].decision() == "deny"
         await message.wait_for_update(lambda version: "Denied by Ana" in version.plain())
         await left_to_answer(message, 3)

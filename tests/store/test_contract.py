@@ -63,7 +63,8 @@ async def test_a_click_at_the_deadline_is_too_late(place: Place) -> None:
     async with place.store() as store:
         await submitted(store, OVER)
         assert (await store.decided(click(), (), (), NOW)).verdict is Verdict.ENDED
-        assert await store.expired("other:/gate.sock", NOW) == []
+        if store.database.shared:  # another daemon's; else it is one that has another socket now
+            assert await store.expired("other:/gate.sock", NOW) == []
         assert [request.state for request in await store.expired(HOME, NOW)] == [State.EXPIRED]
         assert await store.expired(HOME, NOW) == []
 

@@ -314,7 +314,7 @@ async def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
         raise ModuleNotFoundError("psycopg")
 
     monkeypatch.setattr(engines, "create_engine", missing)
-    with pytest.raises(StoreError, match=r"slack-gate\[postgres\]"):
+    with pytest.raises(StoreError, match=r"\[postgres\]"):
         Database("postgresql+psycopg://x/y")
 
 
