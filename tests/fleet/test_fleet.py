@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from slack_gate.cli.status import _ask, _read
 from slack_gate.core.ports import Click
@@ -17,6 +18,7 @@ from slack_gate.daemon import fleet, serve
 from slack_gate.daemon.gate import Gate
 from slack_gate.errors import StoreError
 from slack_gate.store.log import verify
+from slack_gate.store.tables import cards
 from tests.daemon.house import House
 from tests.fleet.street import Street, street
 from tests.store.server import Server, free_port, server
@@ -86,6 +88,14 @@ async def test_a_lost_notice_costs_a_sweep_and_no_more(url: str, monkeypatch: py
         assert (await a.ended(hook, 10)).decision == "deny"
 
 
+async def on_file(house: House) -> None:
+    """Returns once it knows where its card stands; until then no other daemon draws it."""
+    database, known = house.running.store.database, select(cards.c.message)
+    async with asyncio.timeout(20):
+        while not await database.run(lambda c: c.execute(known).scalar()):  # noqa: ASYNC110 - a row tells nobody
+            await asyncio.sleep(0.05)
+
+
 async def test_what_a_dead_daemon_left_is_ended_by_another(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet, "DEAD_S", 2.0)
     monkeypatch.setattr(fleet, "SWEEP_S", 0.3)
@@ -93,6 +103,7 @@ async def test_what_a_dead_daemon_left_is_ended_by_another(url: str, monkeypatch
         a, b = await town.start("a"), await town.start("b")
         hook, card = await town.asked("a", "git push origin x")
         row = (await a.running.store.requests(1))[0]
+        await on_file(a)
         hook.kill()
         await town.stop("a")
 
