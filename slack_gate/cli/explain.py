@@ -17,7 +17,7 @@ from slack_gate.core.answer import Ruling
 from slack_gate.core.display import visible
 from slack_gate.core.event import MalformedEvent, ToolEvent
 from slack_gate.daemon.judge import Allow, Ask, Outcome, Refuse
-from slack_gate.daemon.programs import cage_starts, trusted_programs
+from slack_gate.daemon.programs import Programs, cage_starts, trusted_programs
 from slack_gate.daemon.released import Released
 from slack_gate.daemon.rulebook import judge_of
 
@@ -70,7 +70,8 @@ def explained(event: ToolEvent, settings: Settings) -> dict[str, Any]:
     """`outcome` as the log would name it, the classifier's words, what Always would save, the text that would run."""
     programs = trusted_programs(Path.home())
     cages = asyncio.run(cage_starts(programs.get("sbox")))
-    released = Released(programs, settings.hook_executor, ())
+    file_of = Programs(programs, Path.home(), os.environ.get("PATH", "")).file_of
+    released = Released(programs, file_of, settings.hook_executor, ())
     judge = judge_of(settings, released, programs, (), cages)
     judged, found = judge.explained(event), judge.outcome(event, (), time.time())
     asked = found.may_be_remembered

@@ -18,7 +18,8 @@ LONG = 8192  # characters, of a text of several commands
 TRIES = 8  # places that look like the separator
 
 
-PINNED = frozenset({"sbox", "git", "python3"})  # what runs unasked names these; never left to the agent's PATH
+PINNED = frozenset({"sbox", "git", "python3"})  # what is green names these; never left to the agent's PATH
+BUILTINS = frozenset(["cd", "echo", "printf", "pwd", "true", "false", "kill"])  # of the shell: no PATH leads elsewhere
 
 
 def pinned(command: str, programs: Mapping[str, str]) -> str | None:
@@ -27,6 +28,17 @@ def pinned(command: str, programs: Mapping[str, str]) -> str | None:
     if any(segment.argv[0] in PINNED and segment.argv[0] not in programs for segment in segments):
         return None
     return respelled(command, {name: (path,) for name, path in programs.items()})
+
+
+def placed(command: str, file_of: Callable[[str], str | None]) -> str | None:
+    """What a rule lets run, each program by its file; None when `file_of` knows none of that name.
+
+    Caged code may have put another of that name where the agent's PATH comes first, as in a project's environment.
+    """
+    names = {segment.argv[0] for segment in cage_policy.read(command) or []} - BUILTINS
+    files = {name: file_of(name) for name in names if "/" not in name}
+    known = {name: (file,) for name, file in files.items() if file is not None}
+    return respelled(command, known) if len(known) == len(files) else None
 
 
 def respelled(command: str, programs: Mapping[str, tuple[str, ...]]) -> str | None:

@@ -75,7 +75,7 @@ class Clicks(Ends):
         alone = request.quorum <= 1
         return Offers(
             keys=self._judge.rememberable(event) if alone else (),
-            caged=rules.runs_caged(event),
+            caged=self._released.runs_caged(event),
             cage=alone and self._judge.cages and self._released.caged(event) is not None,
             edit=alone and request.rewritable and request.command is not None,
             more=request.latest_at > request.expires_at,

@@ -6,7 +6,7 @@ True texts are kept here, in memory, until they are fetched: on disk they are ma
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from slack_gate.core import network_git, rules
@@ -14,7 +14,7 @@ from slack_gate.core.cage_first import asks_outside
 from slack_gate.core.event import RUNS, ToolEvent
 from slack_gate.core.inside import inside, unstartable, wrapped
 from slack_gate.core.request import Request
-from slack_gate.core.respell import pinned
+from slack_gate.core.respell import pinned, placed
 from slack_gate.core.run import MAX_TIMEOUT_S
 
 HELD_S = 600.0  # how long an approved command waits to be fetched by the agent that was told to
@@ -31,11 +31,18 @@ class _Edit:
 
 
 class Released:
-    """`programs` are the trusted files by name; `executor` runs what hooks were allowed to (`agent`: the agent itself);
-    `launcher` are the words that start this program."""
+    """`programs` are the trusted files by name, `file_of` knows any program's; `executor` runs what hooks were allowed
+    to (`agent`: the agent itself); `launcher` are the words that start this program."""
 
-    def __init__(self, programs: Mapping[str, str], executor: str, launcher: Sequence[str]) -> None:
+    def __init__(
+        self,
+        programs: Mapping[str, str],
+        file_of: Callable[[str], str | None],
+        executor: str,
+        launcher: Sequence[str],
+    ) -> None:
         self._programs = programs
+        self._file_of = file_of
         self._executor = executor
         self._launcher = launcher
         self._held: dict[str, tuple[ToolEvent, float]] = {}
@@ -80,13 +87,22 @@ class Released:
         coverage = rules.covered(event, saved, now)
         if coverage is None or event.command is None or event.executor is not None:
             return coverage
-        if coverage.command is not None and asks_outside(event.command):
+        demanded = caged or self._executor == "cage"
+        if coverage.command is None and not demanded:
+            outside = placed(event.command, self._file_of) if event.rewritable else self.pinned(event.command)
+            if outside is not None:
+                return replace(coverage, command=outside)
+        if (coverage.command or not demanded) and asks_outside(event.command):
             return None  # remembered, it runs in the cage only, which has stopped it
-        text = coverage.command or event.command
-        if coverage.command is None and (caged or self._executor == "cage"):
-            text = wrapped(event) or ""
+        text = coverage.command or wrapped(event)
         made_sure = self.pinned(text) if text else None
         return None if made_sure is None else replace(coverage, command=made_sure)
+
+    def runs_caged(self, event: ToolEvent) -> bool:
+        """Whether Always would have this call run in the cage only."""
+        if event.command is None or event.executor is not None:
+            return False
+        return rules.runs_caged(event) or placed(event.command, self._file_of) is None
 
     def edited(self, request: str, event: ToolEvent, digest: str) -> None:
         """Keeps the text that a person put in place; `digest` binds it as the request's own binds the agent's text."""

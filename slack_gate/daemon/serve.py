@@ -37,7 +37,7 @@ from slack_gate.daemon.health import asked_now, health
 from slack_gate.daemon.house import House
 from slack_gate.daemon.judge import Judge, Run
 from slack_gate.daemon.outbox import Outbox
-from slack_gate.daemon.programs import cage_starts, trusted_programs
+from slack_gate.daemon.programs import Programs, cage_starts, trusted_programs
 from slack_gate.daemon.released import Released
 from slack_gate.daemon.rulebook import database_files, judge_of
 from slack_gate.daemon.runs import Runs
@@ -147,7 +147,8 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
     waiting = Wakeups()
     fleet = await _joined(settings, store, house.home, clock, waiting, changes)
     group = await opened.enter_async_context(_tasks())
-    released = Released(programs, settings.hook_executor, launcher(settings.socket_path))
+    file_of = Programs(programs, Path.home(), os.environ.get("PATH", "")).file_of
+    released = Released(programs, file_of, settings.hook_executor, launcher(settings.socket_path))
     judge = judge_of(settings, released, programs, tuple(executors), cages)
     files = FilesNow(judge.is_own)
     gate = Gate(store, waiting, judge, released, house, clock, unshowable, changes.wake, files)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cage import cage_policy
-from slack_gate.core.respell import respelled
+from slack_gate.core.respell import placed, respelled
 
 SBOX, GIT = "/home/u/.local/bin/sbox", "/usr/bin/git"
 PROGRAMS = {"sbox": (SBOX,), "git": (GIT,)}
@@ -50,6 +50,23 @@ def test_a_long_single_command_is() -> None:
 @pytest.mark.parametrize("command", ["'sbox' ls", "s\\box ls", 'g""it status', "sbox ls > x", "sbox $(x)", ""])
 def test_what_cannot_be_shown_is_not_rewritten(command: str) -> None:
     assert respelled(command, PROGRAMS) is None
+
+
+@pytest.mark.parametrize(
+    ("command", "result"),
+    [
+        ("gh pr list", "/usr/bin/gh pr list"),
+        ("gh x && gh y | jq .", "/usr/bin/gh x && /usr/bin/gh y | /usr/bin/jq ."),
+        ("cd a && echo gh", "cd a && echo gh"),  # of the shell
+        ("/opt/tool gh", "/opt/tool gh"),
+        ("gh x && tool", None),
+        ("'gh' x", None),
+        ("gh $X", None),
+    ],
+)
+def test_each_program_by_its_file(command: str, result: str | None) -> None:
+    known = {"gh": "/usr/bin/gh", "jq": "/usr/bin/jq"}
+    assert placed(command, known.get) == result
 
 
 def test_a_path_with_a_blank_is_quoted() -> None:

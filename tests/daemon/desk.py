@@ -20,6 +20,7 @@ from slack_gate.daemon.house import Caller, House
 from slack_gate.daemon.judge import Judge
 from slack_gate.daemon.own_files import OwnFiles, guarded_places
 from slack_gate.daemon.policy_file import PolicyFile
+from slack_gate.daemon.programs import Programs
 from slack_gate.daemon.released import Released
 from slack_gate.store.store import Store
 from slack_gate.store.wakeups import Wakeups
@@ -99,7 +100,8 @@ async def desk(
         house = House("box:/run/gate.sock", "box", approvers, "T1", "slack", 300.0, **house_changes)
         own = OwnFiles([place / "own"], guarded_places(place))
         programs = {name: f"/usr/bin/{name}" for name in ("git", "python3")} | {"sbox": sbox}
-        released = Released(programs, house.hook_executor, launcher)
+        file_of = Programs(programs, place, "/usr/bin:/bin").file_of
+        released = Released(programs, file_of, house.hook_executor, launcher)
         policy = PolicyFile(place / "policy.toml")
         judge = Judge(cage_policy, own, policy, released, programs["git"], executors, cages, cage_first)
         gate = Gate(store, Wakeups(), judge, released, house, clock, _unshowable, changed)

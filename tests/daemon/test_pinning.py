@@ -1,10 +1,23 @@
 """What runs unasked is the trusted file, whatever the agent's PATH holds under that name."""
 
+import os
 import shlex
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from slack_gate.daemon.programs import trusted_programs
+import pytest
+
+from slack_gate.daemon.programs import Programs, trusted_programs
 from tests.daemon.house import house
+
+
+def program(path: Path, text: str = "", first: str = "#!/bin/sh") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{first}\n{text}\n")
+    path.chmod(0o755)
+    return path
 
 
 async def test_a_green_call_runs_the_trusted_sbox(tmp_path: Path) -> None:
@@ -34,6 +47,60 @@ async def test_remembered_git_is_the_systems_git(tmp_path: Path) -> None:
         assert "updatedInput" not in (await h.ended(hook)).output
         again = await h.bash("git push origin main")
         assert again.output["updatedInput"]["command"] == f"{trusted_programs(Path.home())['git']} push origin main"
+
+
+async def test_a_remembered_program_is_not_one_that_caged_code_has_planted(tmp_path: Path) -> None:
+    """As a project's environment that the agent was started in, which comes first in its PATH."""
+    program(tmp_path / "venv/touch", f"echo stolen >{tmp_path}/stolen")
+    async with house(tmp_path) as h:
+        hook, card = await h.asked("touch a")
+        await h.ana.click(card, "Always")
+        await h.ended(hook)
+        again = await h.bash(f"touch {tmp_path}/made")
+    command = again.output["updatedInput"]["command"]
+    subprocess.run(["/bin/bash", "-c", command], env={"PATH": f"{tmp_path}/venv:/usr/bin:/bin"}, check=True)
+    assert (tmp_path / "made").exists() and not (tmp_path / "stolen").exists()
+
+
+async def test_a_program_that_is_nowhere_else_is_remembered_for_the_cage(tmp_path: Path) -> None:
+    sbox = trusted_programs(Path.home())["sbox"]
+    async with house(tmp_path) as h:
+        hook, card = await h.asked("of-the-project now")
+        assert "runs in the cage" in (await h.ana.click(card, "Always")).confirm
+        await h.ended(hook)
+        again = await h.bash("of-the-project now")
+        assert shlex.split(again.output["updatedInput"]["command"]) == [sbox, "bash", "-c", "of-the-project now"]
+
+
+@pytest.fixture
+def outside() -> Iterator[Path]:
+    """A directory that no cage can write."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        yield Path(name)
+
+
+def test_where_a_program_is_looked_for(tmp_path: Path, outside: Path) -> None:
+    program(tmp_path / "tool")
+    real = program(outside / "tool", first="#!/usr/bin/python3 -I")
+    found = Programs({"git": "/opt/git"}, outside, f"relative:{outside}:/usr/bin:")
+    assert found.file_of("tool") == str(real)
+    assert found.file_of("env") == "/usr/bin/env"
+    assert (found.file_of("git"), found.file_of("python3"), found.file_of("no-such-tool")) == ("/opt/git", None, None)
+    assert (
+        Programs({}, outside, f"{tmp_path}:{outside}").file_of("tool") is None
+    )  # there the daemon itself finds that one
+
+
+@pytest.mark.parametrize("first", ["#!/bin/sh", "#! /usr/bin/env node", "#!/bin/bash -p"])
+def test_what_finds_programs_by_the_path_is_none_to_pin(outside: Path, first: str) -> None:
+    program(outside / "tool", first=first)
+    assert Programs({}, outside, str(outside)).file_of("tool") is None
+
+
+@pytest.mark.parametrize("make", [lambda at: at.mkdir(), lambda at: at.symlink_to("/proc/self/exe"), os.mkfifo])
+def test_what_is_no_plain_file_is_none(outside: Path, make: Callable[[Path], None]) -> None:
+    make(outside / "tool")
+    assert Programs({}, outside, str(outside)).file_of("tool") is None
 
 
 async def test_a_green_write_has_no_command_to_change(tmp_path: Path) -> None:
