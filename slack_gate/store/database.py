@@ -56,6 +56,7 @@ class Database:
         self._waiting: deque[_Work] = deque()
         self._away_until = 0.0
         self._committing = False
+        self._closed = False
         self.backend = 0  # the server's process that does our work: what it notifies of, we know
         self.fault: str | None = None  # why the last work could not be done
         self.kept: dict[str, Any] = {}  # what works know of the last state, emptied when that may not hold any more
@@ -68,6 +69,8 @@ class Database:
         `work` may be called again when another transaction got in its way. `after` is called in the same thread once
         for all works with an equal `after` that were committed together, with their results; its error is theirs.
         """
+        if self._closed:  # a click can come in while the daemon stops
+            raise StoreError("The database is closed: slack-gate is stopping.", "Ask again when it runs again.")
         found = _Work(work, after, alone, asyncio.get_running_loop().create_future())
         self._waiting.append(found)
         self._thread.submit(self._drain)
@@ -194,6 +197,8 @@ class Database:
             connection.close()
 
     async def close(self) -> None:
+        """After what was asked of it before; what comes later is refused."""
+        self._closed = True
         await asyncio.get_running_loop().run_in_executor(self._thread, self.dispose)
         self._thread.shutdown()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from slack_gate.core.ports import Entry, Verdict
 from slack_gate.core.request import Choice, Decision, State
 from slack_gate.core.rules import Key
-from slack_gate.errors import LogError, NotFound
+from slack_gate.errors import LogError, NotFound, StoreError
 from slack_gate.store.cards import GIVEN_UP, Cards
 from slack_gate.store.log import verify
 from tests.store.place import HOME, NOW, REQUEST, TOUCH, Place, click, submitted
@@ -67,6 +68,26 @@ async def test_a_click_at_the_deadline_is_too_late(place: Place) -> None:
             assert await store.expired("other:/gate.sock", NOW) == []
         assert [request.state for request in await store.expired(HOME, NOW)] == [State.EXPIRED]
         assert await store.expired(HOME, NOW) == []
+
+
+async def test_what_comes_after_the_end_is_refused_in_words(place: Place) -> None:
+    async with place.store() as store:
+        await submitted(store)
+    with pytest.raises(StoreError, match="stopping"):
+        await store.decided(click(), (), (), NOW)
+    with pytest.raises(StoreError, match="stopping"):
+        await store.recorded()
+
+
+async def test_what_comes_while_it_ends_is_refused_in_words(place: Place) -> None:
+    opened = AsyncExitStack()
+    store = await opened.enter_async_context(place.store())
+    first, end = asyncio.create_task(store.log_chains()), asyncio.create_task(opened.aclose())
+    await asyncio.sleep(0)
+    with pytest.raises(StoreError, match="stopping"):
+        await store.log_chains()
+    assert list(await first) == []
+    await end
 
 
 async def test_nothing_expires_before_its_time(place: Place) -> None:
