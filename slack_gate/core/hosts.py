@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from slack_gate.core.display import one_line
-from slack_gate.core.secrets import MARK
+from slack_gate.core.secrets import readable
 
 MAX_HOST = 120  # UTF-16 units shown
 MAX_HOSTS = 5
@@ -16,18 +16,13 @@ _ADDRESS = re.compile(r"\[[0-9a-f:.]+\]|\d{1,3}(?:\.\d{1,3}){3}|0x[0-9a-f]+|\d+"
 
 def hosts_in(text: str) -> list[str]:
     """The hosts of all addresses in a text, each once, user names and passwords left out."""
-    found = (match["authority"].rpartition("@")[2] for match in _URL.finditer(_whole(text)))
+    found = (match["authority"].rpartition("@")[2] for match in _URL.finditer(readable(text)))
     return list(dict.fromkeys(host for host in found if host))
-
-
-def _whole(text: str) -> str:
-    """With a plain word for each secret that is masked: a mark's blank would end the address before its host."""
-    return MARK.sub("masked", text)
 
 
 def about_host(url: str) -> str:
     """One line: the host, and what is odd about it or about its address."""
-    url = _whole(url)
+    url = readable(url)
     match = _URL.match(url.strip())
     host = match["authority"].rpartition("@")[2] if match else ""
     remarks = [oddity(host)] if host else []

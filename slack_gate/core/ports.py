@@ -73,6 +73,9 @@ class LookBack:
     denied: tuple[Request, ...]
 
 
+RATELIMITED = "ratelimited"  # the error of a call that came too soon
+
+
 class Undelivered(Exception):
     """A surface did not take a card: its own error code, and in how many seconds to try again (None: never)."""
 

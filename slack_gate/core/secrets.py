@@ -48,7 +48,7 @@ _PATTERNS = (
     re.compile(rf"(?<=[^\s<>&\\])(?:[ \t]|\\\n)+--(?:{_OPTIONS}){_SPACED}[\"']?{_VALUE}"),
     re.compile(rf"(?<=://)[^\s:/@?#'\"]{{0,256}}+:(?P<value>[^{_CLOSED}\[/?#]++)@"),
 )
-MARK = re.compile(r"\[masked \d+\]")
+_MARK = re.compile(r"\[masked \d+\]")
 # A key's lines of base64. Shorter ones could be commands.
 _KEY_LINE = r"(?:\s|\\[nr])+(?P<line>[A-Za-z0-9+/]{40,}={0,2})"
 _KEY = re.compile(rf"-----BEGIN [A-Z ]{{0,40}}PRIVATE KEY-----((?:{_KEY_LINE})+)")
@@ -68,6 +68,11 @@ def mask(text: str) -> str:
         pieces += [text[done:start], f"[masked {end - start}]"]
         done = end
     return "".join(pieces) + text[done:]
+
+
+def readable(text: str) -> str:
+    """A masked text with a plain word for each mark: its blank and brackets would end an address, or no shell text."""
+    return _MARK.sub("masked", text)
 
 
 def _values(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:

@@ -8,8 +8,6 @@ from typing import Protocol
 from slack_gate.core.ports import Surface
 from slack_gate.core.request import Request
 
-RATELIMITED = "ratelimited"  # the error of a call that came too soon
-
 
 class Board(Surface, Protocol):
     """All but `fitting` and `remedy` raise Undelivered."""

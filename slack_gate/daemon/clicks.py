@@ -71,8 +71,7 @@ class Clicks(Ends):
 
     def offers(self, request: Request) -> Offers:
         """What a person can answer to a pending request beside yes and no."""
-        event = replace(request.event, rewritable=request.rewritable)
-        alone = request.quorum <= 1
+        event, alone = request.event, request.quorum <= 1
         return Offers(
             keys=self._judge.rememberable(event) if alone else (),
             caged=self._released.runs_caged(event),
@@ -98,7 +97,7 @@ class Clicks(Ends):
         if scopes <= self._rules_seen or (await self._store.cord()).paused:
             return  # what waits was asked about in spite of these; or no rule counts now
         for request in await self._store.pending(self._house.home):
-            event = replace(request.event, rewritable=request.rewritable)
+            event = request.event
             if request.quorum > 1 or not self._judge.rememberable(event):
                 continue
             if (coverage := self._judge.covered(event, saved, now, request.caged)) is not None:
@@ -215,7 +214,7 @@ class Clicks(Ends):
 
 def _with_text(request: Request, text: str | None) -> ToolEvent:
     """The call, with another text where there is one."""
-    event = replace(request.event, rewritable=request.rewritable)
+    event = request.event
     return event if text is None else replace(event, tool_input={**event.tool_input, "command": text})
 
 

@@ -13,7 +13,7 @@ from slack_gate.core import rules
 from slack_gate.core.event import ToolEvent
 from slack_gate.core.ports import LookBack, Store
 from slack_gate.core.request import Request, State
-from slack_gate.core.secrets import MARK
+from slack_gate.core.secrets import readable
 
 ALIKE_S = 3600.0  # how long a denial is compared with other wordings
 IN_A_ROW = 3
@@ -86,6 +86,5 @@ async def look_back(store: Store, keys: Sequence[rules.Key], scope: rules.Rule, 
 
 
 def _readable(tool_input: Mapping[str, Any]) -> Mapping[str, Any]:
-    """With a plain word for each secret in the command: a mask's brackets would keep the shell text from being read."""
     command = tool_input.get("command")
-    return {**tool_input, "command": MARK.sub("masked", command)} if isinstance(command, str) else tool_input
+    return {**tool_input, "command": readable(command)} if isinstance(command, str) else tool_input

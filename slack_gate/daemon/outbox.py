@@ -14,8 +14,8 @@ from typing import Protocol
 
 import structlog
 
-from slack_gate.core.ports import Clock, Undelivered
-from slack_gate.daemon.board import RATELIMITED, Board
+from slack_gate.core.ports import RATELIMITED, Clock, Undelivered
+from slack_gate.daemon.board import Board
 from slack_gate.daemon.lanes import REDRAWING, Lanes
 from slack_gate.daemon.posts import Incomplete, NoWayBack, Posts, asks
 from slack_gate.daemon.redraws import Redraws

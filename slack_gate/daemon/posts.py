@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from slack_gate.core.ports import Clock, Undelivered
+from slack_gate.core.ports import RATELIMITED, Clock, Undelivered
 from slack_gate.core.request import Request, State
 from slack_gate.daemon import turns
-from slack_gate.daemon.board import RATELIMITED, Board
+from slack_gate.daemon.board import Board
 from slack_gate.daemon.lanes import Lanes, backed_off
 from slack_gate.errors import StoreError
 from slack_gate.store.cards import GIVEN_UP, UNKNOWN, Card, Cards

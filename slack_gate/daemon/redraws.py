@@ -11,9 +11,9 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from slack_gate.core.ports import Clock, Undelivered
+from slack_gate.core.ports import RATELIMITED, Clock, Undelivered
 from slack_gate.core.request import Request, State
-from slack_gate.daemon.board import RATELIMITED, Board
+from slack_gate.daemon.board import Board
 from slack_gate.daemon.lanes import REDRAWING, Lanes, backed_off
 from slack_gate.daemon.posts import Posts
 from slack_gate.store.cards import GIVEN_UP, Card, Cards

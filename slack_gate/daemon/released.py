@@ -88,10 +88,9 @@ class Released:
         if coverage is None or event.command is None or event.executor is not None:
             return coverage
         demanded = caged or self._executor == "cage"
-        if coverage.command is None and not demanded:
-            outside = placed(event.command, self._file_of) if event.rewritable else self.pinned(event.command)
-            if outside is not None:
-                return replace(coverage, command=outside)
+        outside = None if demanded or coverage.command else self._outside(event, event.command)
+        if outside is not None:
+            return replace(coverage, command=outside)
         if (coverage.command or not demanded) and asks_outside(event.command):
             return None  # remembered, it runs in the cage only, which has stopped it
         text = coverage.command or wrapped(event)
@@ -102,7 +101,11 @@ class Released:
         """Whether Always would have this call run in the cage only."""
         if event.command is None or event.executor is not None:
             return False
-        return rules.runs_caged(event) or placed(event.command, self._file_of) is None
+        return rules.runs_caged(event) or self._outside(event, event.command) is None
+
+    def _outside(self, event: ToolEvent, command: str) -> str | None:
+        """A remembered command as it runs outside the cage; None where only the cage is left to it."""
+        return placed(command, self._file_of) if event.rewritable else self.pinned(command)
 
     def edited(self, request: str, event: ToolEvent, digest: str) -> None:
         """Keeps the text that a person put in place; `digest` binds it as the request's own binds the agent's text."""

@@ -19,7 +19,7 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 from slack_gate.core.change import FileNow
 from slack_gate.core.cord import Hand, Pull
 from slack_gate.core.outcome import sentence
-from slack_gate.core.ports import Verdict
+from slack_gate.core.ports import RATELIMITED, Verdict
 from slack_gate.core.request import BY_SLACK, ON_HOME, Choice, Decision, Request
 from slack_gate.errors import GateError
 from slack_gate.slack.app import Decider
@@ -350,7 +350,7 @@ def _fault(error: SlackApiError) -> _Fault:
     code = str(response.get("error") or f"HTTP {response.status_code}")
     if response.status_code == 429:
         wait = str(response.headers.get("Retry-After", ""))
-        return _Fault("ratelimited", float(wait) if wait.replace(".", "", 1).isdecimal() else 1.0)
+        return _Fault(RATELIMITED, float(wait) if wait.replace(".", "", 1).isdecimal() else 1.0)
     passing = response.status_code >= 500 or code in ("internal_error", "fatal_error", "service_unavailable")
     return _Fault(code, None, final=not passing)
 

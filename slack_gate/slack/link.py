@@ -24,6 +24,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
+from slack_gate.core.ports import RATELIMITED
 from slack_gate.errors import SlackError
 from slack_gate.slack.line import Ended, Line, SentAway
 from slack_gate.slack.remedies import remedy
@@ -55,7 +56,6 @@ FINAL = frozenset(
 )
 
 _OF_THE_TOKEN = frozenset({"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"})
-RATELIMITED = "ratelimited"
 
 BOT_TOKEN = "OAuth & Permissions, Bot User OAuth Token, xoxb-…"  # noqa: S105 - where it is found, not what it is
 APP_TOKEN = "Basic Information, App-Level Tokens, xapp-…"  # noqa: S105
@@ -320,7 +320,8 @@ def _refusal(error: SlackApiError) -> tuple[str, str, float]:
         return "unreachable", "an answer that is not Slack's", 0.0
     code = str(response.get("error") or f"HTTP {response.status_code}")
     wait = response.headers.get("Retry-After", "") if response.status_code == 429 else ""
-    return code, f"Slack refused a connection: {code}", float(wait) if wait.isdecimal() else float(code == RATELIMITED)
+    seconds = float(wait) if wait.isdecimal() else 1.0 if code == RATELIMITED else 0.0
+    return code, f"Slack refused a connection: {code}", seconds
 
 
 def _pause(code: str, failures: int) -> float:

@@ -18,7 +18,7 @@ from slack_gate.core.change import FileNow
 from slack_gate.core.fields import length
 from slack_gate.core.notes import Note
 from slack_gate.core.offers import NOTHING, Offers
-from slack_gate.core.ports import Undelivered
+from slack_gate.core.ports import RATELIMITED, Undelivered
 from slack_gate.core.request import Request, State
 from slack_gate.core.rules import keys_to_remember, runs_caged
 from slack_gate.slack.cards import Picture, card, ending, files_of
@@ -38,7 +38,7 @@ SKEW_S = 600.0  # how far Slack's clock may be from ours
 RETRY_S = 1.0  # after a fault that may pass: a reset, a 5xx
 # Refusals of a post that pass by themselves; any other one stands however often it is tried.
 PASSING = frozenset(
-    {"ratelimited", "rate_limited", "internal_error", "fatal_error", "service_unavailable", "request_timeout"}
+    {RATELIMITED, "rate_limited", "internal_error", "fatal_error", "service_unavailable", "request_timeout"}
 )
 # Refusals of a redraw after which no button is left to take away; any other one may pass (a new token, a new scope).
 GONE = frozenset({"message_not_found", "cant_update_message", "edit_window_closed", "channel_not_found"})
@@ -246,7 +246,7 @@ def _undelivered(response: object) -> Undelivered:
     if not isinstance(response, AsyncSlackResponse) or not isinstance(response.data, dict):
         return Undelivered("an answer that is not Slack's", RETRY_S)
     if response.status_code == 429:
-        return Undelivered("ratelimited", _seconds(response.headers.get("Retry-After")))
+        return Undelivered(RATELIMITED, _seconds(response.headers.get("Retry-After")))
     said = response.get("error")
     code = str(said or f"HTTP {response.status_code}")
     passing = not said or response.status_code >= 500 or code in PASSING

@@ -36,6 +36,17 @@ def restore(settings: Settings, place: Path, *names: str) -> None:
         (settings.home / name).unlink(missing_ok=True)
 
 
+async def goes_on(settings: Settings) -> None:
+    """From what was restored: it answers, the log is whole, and what waited then is not allowed by itself."""
+    async with serving(settings):
+        assert await asked(settings, "again", GREEN) == "allow"
+    async with Store(settings.database, settings.log_path, lambda: 0.0, repair=False) as store:
+        lines = settings.log_path.read_bytes().splitlines(keepends=True)
+        assert verify(lines, await store.log_head()) is None
+        [row] = await store.requests(10)
+    assert row.state in (State.PENDING, State.CANCELLED)  # nobody comes back for it
+
+
 async def test_state_and_log_are_restored_together(tmp_path: Path) -> None:
     async with LocalSlack() as slack:
         ana = slack.add_user("U0ANA", name="Ana")
@@ -57,12 +68,6 @@ async def test_state_and_log_are_restored_together(tmp_path: Path) -> None:
 
         settings.log_path.rename(tmp_path / "aside.jsonl")
         restore(settings, tmp_path / "backup", "gate-log.jsonl")
-        async with serving(settings):
-            assert await asked(settings, "again", GREEN) == "allow"
-        async with Store(settings.database, settings.log_path, lambda: 0.0, repair=False) as store:
-            lines = settings.log_path.read_bytes().splitlines(keepends=True)
-            assert verify(lines, await store.log_head()) is None
-            [row] = await store.requests(10)
-        assert row.state in (State.PENDING, State.CANCELLED)  # nobody comes back for it; it is never allowed by itself
+        await goes_on(settings)
         kept = newer.splitlines(keepends=True)
         assert verify(kept, None) == "it goes on after line 0, the last one that the database knows"  # a whole chain

@@ -7,10 +7,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from slack_gate.core.request import State
 from slack_gate.local_slack.server import LocalSlack
-from slack_gate.store.log import verify
-from slack_gate.store.store import Store
+from tests.crash.test_backup import goes_on
 from tests.crash.test_restart import GREEN, asked, event, refused
 from tests.daemon.house import settings_for
 from tests.daemon.serving import Wire, serving
@@ -46,10 +44,4 @@ async def test_a_shared_database_and_a_log_are_restored_together(tmp_path: Path,
 
         settings.log_path.rename(tmp_path / "aside.jsonl")
         shutil.copy(log, settings.log_path)
-        async with serving(settings):
-            assert await asked(settings, "again", GREEN) == "allow"
-        async with Store(settings.database, settings.log_path, lambda: 0.0, repair=False) as store:
-            lines = settings.log_path.read_bytes().splitlines(keepends=True)
-            assert verify(lines, await store.log_head()) is None
-            [row] = await store.requests(10)
-        assert row.state in (State.PENDING, State.CANCELLED)  # nobody comes back for it; it is never allowed by itself
+        await goes_on(settings)
