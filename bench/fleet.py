@@ -33,7 +33,8 @@ from slack_gate.core.event import ToolEvent
 from slack_gate.core.request import BY_PAGE, Choice, Decision, Request
 from slack_gate.daemon.house import Caller
 from slack_gate.daemon.serve import Running, running
-from tests.store.server import free_port, server
+from tests.ports import free_port
+from tests.store.server import server
 
 
 def settings_of(home: Path, url: str) -> Settings:

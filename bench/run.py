@@ -27,15 +27,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from slack_gate.daemon.programs import trusted_programs
+from tests.ports import free_port
 
 MAX_PARKED = 50 * 1024
 MAX_PAGE = 100 * 1024
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 class Daemon:

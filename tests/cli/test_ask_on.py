@@ -12,13 +12,13 @@ import pytest
 from slack_gate.core.cord import Place
 from slack_gate.daemon.serve import Running, running
 from tests.client.asking import Ran, program
+from tests.ports import free_port
 from tests.terminal.sitting import alone
-from tests.web.conftest import free_ports
 
 
 @pytest.fixture
 async def daemon(tmp_path: Path) -> AsyncIterator[Running]:
-    async with running(alone(tmp_path, page_port=free_ports(1)[0]), ("web",)) as found:
+    async with running(alone(tmp_path, page_port=free_port()), ("web",)) as found:
         yield found
 
 
@@ -71,6 +71,6 @@ async def test_no_other_words_and_no_password_as_an_argument(daemon: Running, ar
 
 
 async def test_without_a_page_it_says_what_opens_one(tmp_path: Path) -> None:
-    async with running(alone(tmp_path, page_port=free_ports(1)[0]), ("terminal",)) as found:
+    async with running(alone(tmp_path, page_port=free_port()), ("terminal",)) as found:
         ran = await ask_on(found, "console", stdin="x\n")
         assert (ran.code, b"No approval page answers" in ran.stderr) == (1, True), ran

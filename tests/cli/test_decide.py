@@ -19,8 +19,8 @@ from slack_gate.core.request import Request, State
 from slack_gate.daemon.serve import Running, running
 from tests.client.asking import ROOT, Ran, ended, program
 from tests.daemon.serving import environment
+from tests.ports import free_port
 from tests.terminal.sitting import alone
-from tests.web.conftest import free_ports
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Asked:
 @pytest.fixture
 async def asked(tmp_path: Path) -> AsyncIterator[Asked]:
     (tmp_path / "work").mkdir()
-    async with running(alone(tmp_path, page_port=free_ports(1)[0]), ("web",)) as daemon:
+    async with running(alone(tmp_path, page_port=free_port()), ("web",)) as daemon:
         one = Asked(daemon, tmp_path / "work")
         yield one
         for process in one.processes:
@@ -145,11 +145,11 @@ async def test_what_is_over_or_unknown(asked: Asked) -> None:
 
 async def test_without_a_page(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
-    settings = alone(tmp_path, page_port=free_ports(1)[0])
+    settings = alone(tmp_path, page_port=free_port())
     async with running(settings, ("web",)) as daemon:
         one = Asked(daemon, tmp_path / "work")
         asking, request = await one.asks("make", "deploy")
-        other = Asked(replace(daemon, settings=alone(tmp_path, page_port=free_ports(1)[0])), tmp_path / "work")
+        other = Asked(replace(daemon, settings=alone(tmp_path, page_port=free_port())), tmp_path / "work")
         decided = await other.decides(request.id, "approve", stdin="x")
         assert (decided.code, b"No approval page answers" in decided.stderr) == (1, True), decided
         one.processes[0].terminate()
@@ -167,7 +167,7 @@ async def test_the_password_is_not_told_to_another_users_program(asked: Asked) -
     app.router.add_get("/", page)
     runner = web.AppRunner(app)
     await runner.setup()
-    (port,) = free_ports(1)
+    port = free_port()
     _, request = await asked.asks("make", "deploy")
     before = os.geteuid()
     await web.TCPSite(runner, "127.0.0.1", port).start()

@@ -17,8 +17,8 @@ from slack_gate.daemon.house import Caller
 from slack_gate.daemon.serve import Running, running
 from tests.cli.conftest import HOSTILE, Home, raw
 from tests.client.asking import program
+from tests.ports import free_port
 from tests.terminal.sitting import alone
-from tests.web.conftest import free_ports
 
 HEALTHY = b'{"healthy": true, "lastInboundSeconds": 1.5, "fault": null}'
 
@@ -115,7 +115,7 @@ def test_what_waits_and_where_it_is_asked(home: Home, told: dict[str, object], l
 
 
 async def test_a_daemon_tells_what_waits_and_a_pause(tmp_path: Path) -> None:
-    async with running(alone(tmp_path, page_port=free_ports(1)[0]), ("web",)) as daemon:
+    async with running(alone(tmp_path, page_port=free_port()), ("web",)) as daemon:
         await daemon.store.pulled(Pull.PAUSE, Hand("human-slack", "U1", "Ana"), 1796061700.0)
         assert await _said(daemon) == {
             "pending": 0,
@@ -132,7 +132,7 @@ async def test_a_daemon_tells_what_waits_and_a_pause(tmp_path: Path) -> None:
 async def test_a_database_that_is_away_keeps_nobody_from_the_status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with running(alone(tmp_path, page_port=free_ports(1)[0]), ("web",)) as daemon:
+    async with running(alone(tmp_path, page_port=free_port()), ("web",)) as daemon:
         held = threading.Event()
         busy = asyncio.ensure_future(daemon.store.database.run(lambda connection: held.wait(30)))
         assert await _said(daemon) == {}

@@ -33,7 +33,7 @@ from slack_gate.store.log import verify
 from slack_gate.store.store import Store
 from tests.daemon.house import HOOK, settings_for
 from tests.daemon.serving import environment
-from tests.store.server import free_port
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 READY_S = 60

@@ -21,7 +21,7 @@ from slack_gate.local_slack.server import LocalSlack
 from slack_gate.slack import line, link
 from slack_gate.web.login import USER
 from tests.daemon.house import settings_for
-from tests.store.server import free_port
+from tests.ports import free_port
 from tests.web.conftest import basic
 
 ENDS = 'slack_gate_slack_line_ends_total{why="%s"}'

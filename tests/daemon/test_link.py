@@ -6,7 +6,6 @@ import asyncio
 import gc
 import json
 import os
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
@@ -28,12 +27,7 @@ from slack_gate.slack.link import Link, check_bot_token, web_client
 from slack_gate.slack.people import FRESH_S, People
 from tests.daemon.house import House, house, settings_for
 from tests.local_slack.apps import app_of, card, client_of, connected
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from tests.ports import free_port
 
 
 async def started(settings: Settings) -> str:

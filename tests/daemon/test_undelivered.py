@@ -18,7 +18,8 @@ from slack_gate.daemon.serve import running
 from slack_gate.local_slack import LocalSlack
 from tests.daemon.desk import desk
 from tests.daemon.house import House, settings_for
-from tests.web.conftest import basic, free_ports
+from tests.ports import free_port
+from tests.web.conftest import basic
 
 
 @asynccontextmanager
@@ -26,7 +27,7 @@ async def beside_the_page(place: Path) -> AsyncIterator[House]:
     """A daemon on Slack and the page; Slack refuses every message."""
     async with LocalSlack() as slack:
         ana = slack.add_user("U0ANA", name="Ana")
-        settings = settings_for(slack, place, page_port=free_ports(1)[0])
+        settings = settings_for(slack, place, page_port=free_port())
         slack.fail_next("chat.postMessage", "restricted_action", times=1000)
         async with running(settings, ("slack", "web")) as daemon:
             yield House(slack, ana, settings, daemon)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -15,6 +14,7 @@ from slack_gate.core.run import NOT_STARTED, UNKNOWN, Result, printable
 from slack_gate.executors import sandboxer
 from slack_gate.executors.output import MAX_PASSED
 from slack_gate.executors.sandboxer import Sandboxer
+from tests.ports import free_port
 
 KEY = "sbx-very-secret"
 WHOLE = {"commandId": "cmd_1", "exitCode": 3, "stdout": "out\n", "stderr": "err\n", "timedOut": False}
@@ -186,9 +186,7 @@ async def test_the_key_follows_no_redirect() -> None:
 
 async def test_only_what_never_reached_the_server_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandboxer, "PAUSE_S", 0.3)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     async with Sandboxer(f"http://127.0.0.1:{port}", "sb_1", KEY) as executor:
         result = await run(executor)
         assert (result.code, result.known) == (NOT_STARTED, True) and "did not run" in str(result.error)

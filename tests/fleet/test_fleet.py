@@ -21,7 +21,8 @@ from slack_gate.store.log import verify
 from slack_gate.store.tables import cards
 from tests.daemon.house import House
 from tests.fleet.street import Street, street
-from tests.store.server import Server, free_port, server
+from tests.ports import free_port
+from tests.store.server import Server, server
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import pwd
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -17,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psycopg
+
+from tests.ports import free_port
 
 PASSWORD = "s3cret pass%word"  # one that a URL has to quote
 
@@ -119,13 +120,6 @@ def server(host: str = "127.0.0.1", within: tuple[str, ...] = ()) -> Iterator[Se
             found.stop(signal.SIGQUIT)  # its directory goes too: to write all of it first would only take time
     finally:
         shutil.rmtree(place, ignore_errors=True)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _found() -> Path:

@@ -22,8 +22,9 @@ from slack_gate.store.log import verify
 from slack_gate.store.notices import notices
 from slack_gate.store.store import Store
 from slack_gate.store.transaction import Transaction
+from tests.ports import free_port
 from tests.store.place import ENDS, HOME, NOW, REQUEST, Clock, Place, click, submitted
-from tests.store.server import PASSWORD, Server, binaries, free_port, server
+from tests.store.server import PASSWORD, Server, binaries, server
 
 GREEN = Entry("green", "policy")
 

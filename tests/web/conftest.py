@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import socket
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,15 +19,7 @@ from slack_gate.core.request import Request, State
 from slack_gate.daemon.serve import Running, running
 from slack_gate.web.agent_api import agent_socket
 from slack_gate.web.page import Page
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody uses now; different ones."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+from tests.ports import free_port
 
 
 def basic(user: str, password: str) -> str:
@@ -112,7 +103,7 @@ class Doors:
 
 
 def settings_for(place: Path, **changes: Any) -> Settings:
-    agent, page = free_ports(2)
+    agent, page = free_port(), free_port()
     values: dict[str, Any] = {"home": place / "state", "socket": place / "run" / "gate.sock", "wait": 60}
     return Settings(**{**values, "agent_port": agent, "page_port": page, **changes})
 

@@ -12,7 +12,8 @@ import pytest
 from slack_gate.daemon.serve import running
 from slack_gate.local_slack import LocalSlack
 from tests.daemon.house import settings_for as slack_settings
-from tests.web.conftest import Doors, basic, free_ports
+from tests.ports import free_port
+from tests.web.conftest import Doors, basic
 
 
 async def listed(doors: Doors) -> tuple[str, str]:
@@ -68,7 +69,7 @@ async def test_without_slack_nothing_is_said_of_slack(doors: Doors) -> None:
 async def test_with_slack_all_places_are_there(tmp_path: Path) -> None:
     async with LocalSlack() as slack:
         slack.add_user("U0ANA", name="Ana")
-        settings = slack_settings(slack, tmp_path, page_port=free_ports(1)[0])
+        settings = slack_settings(slack, tmp_path, page_port=free_port())
         async with running(settings, ["slack", "web"]) as daemon:
             assert daemon.page is not None
             login = {"Authorization": basic("human", daemon.page.login.password)}

@@ -30,7 +30,8 @@ from slack_gate.web.page import announced
 from tests.daemon.house import House
 from tests.daemon.house import settings_for as slack_settings
 from tests.daemon.serving import environment, spawn
-from tests.web.conftest import Doors, basic, free_ports, opened, settings_for
+from tests.ports import free_port
+from tests.web.conftest import Doors, basic, opened, settings_for
 
 HOSTILE = "echo '<script>alert(1)</script>' && printf '%s' \"{{7*7}} & <img src=x onerror=alert(2)>\""
 
@@ -491,7 +492,7 @@ async def test_events_tell_of_changes_and_count_as_a_viewer(doors: Doors) -> Non
 
 async def test_slack_and_the_page_race(tmp_path: Path, home: Path) -> None:
     """The first decides; the other is told who it was, and its card is redrawn."""
-    (port,) = free_ports(1)
+    port = free_port()
     async with LocalSlack() as slack:
         ana = slack.add_user("U0ANA", name="Ana")
         settings = slack_settings(slack, tmp_path, page_port=port)

@@ -23,7 +23,8 @@ from slack_gate.errors import SocketError
 from slack_gate.web.agent_api import agent_socket
 from slack_gate.web.peer import asked_uid, listed_uid, tcp_peer_uid
 from slack_gate.web.server import IDLE_S
-from tests.web.conftest import Doors, free_ports, opened, settings_for
+from tests.ports import free_port
+from tests.web.conftest import Doors, opened, settings_for
 
 TOOL = Path(__file__).with_name("seed_tool.py")
 FIELDS = ["exitCode", "stdout", "stderr", "timedOut", "commandId", "code", "error"]
@@ -375,7 +376,7 @@ async def test_a_port_that_is_taken(home: Path) -> None:
 
 
 async def test_port_0_turns_it_off(home: Path) -> None:
-    (port,) = free_ports(1)
+    port = free_port()
     settings = settings_for(home.parent, agent_port=0, page_port=port)
     async with (
         running(settings, ["web"]),

@@ -20,6 +20,7 @@ from cage import cage_policy, net_git
 from slack_gate.core import network_git
 from slack_gate.core.event import ToolEvent
 from slack_gate.daemon.programs import PACKAGED
+from tests.ports import free_port
 
 from .conftest import CAGE, SYSTEM_PATH, House, entries, git
 from .test_policy_planted import PLANTS, payload
@@ -32,9 +33,7 @@ PROGRAMS = {"sbox": SBOX, "git": GIT, "python3": sys.executable}
 @pytest.fixture(scope="session")
 def port() -> Iterator[int]:
     """A git daemon that serves, and takes, what lies below /var/tmp."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        number = free.getsockname()[1]
+    number = free_port()
     options = ["--reuseaddr", "--export-all", "--enable=receive-pack", "--listen=127.0.0.1", f"--port={number}"]
     env = {"PATH": SYSTEM_PATH, "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
     daemon = subprocess.Popen(["git", "daemon", *options, f"--base-path={ROOT}"], env=env, start_new_session=True)
