@@ -70,8 +70,8 @@ def explained(event: ToolEvent, settings: Settings) -> dict[str, Any]:
     """`outcome` as the log would name it, the classifier's words, what Always would save, the text that would run."""
     programs = trusted_programs(Path.home())
     cages = asyncio.run(cage_starts(programs.get("sbox")))
-    file_of = Programs(programs, Path.home(), os.environ.get("PATH", "")).file_of
-    released = Released(programs, file_of, settings.hook_executor, ())
+    words_of = Programs(programs, Path.home(), os.environ.get("PATH", "")).words_of
+    released = Released(programs, words_of, settings.hook_executor, ())
     judge = judge_of(settings, released, programs, (), cages)
     judged, found = judge.explained(event), judge.outcome(event, (), time.time())
     asked = found.may_be_remembered

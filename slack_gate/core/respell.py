@@ -30,15 +30,14 @@ def pinned(command: str, programs: Mapping[str, str]) -> str | None:
     return respelled(command, {name: (path,) for name, path in programs.items()})
 
 
-def placed(command: str, file_of: Callable[[str], str | None]) -> str | None:
-    """What a rule lets run, each program by its file; None when `file_of` knows none of that name.
+def placed(command: str, words_of: Callable[[str], tuple[str, ...] | None]) -> str | None:
+    """What a rule lets run, each program by the words that `words_of` starts it with; None when it knows none for one.
 
     Caged code may have put another of that name where the agent's PATH comes first, as in a project's environment.
     """
     names = {segment.argv[0] for segment in cage_policy.read(command) or []} - BUILTINS
-    files = {name: file_of(name) for name in names if "/" not in name}
-    known = {name: (file,) for name, file in files.items() if file is not None}
-    return respelled(command, known) if len(known) == len(files) else None
+    known = {name: words for name in names if (words := words_of(name)) is not None}
+    return respelled(command, known) if len(known) == len(names) else None
 
 
 def respelled(command: str, programs: Mapping[str, tuple[str, ...]]) -> str | None:

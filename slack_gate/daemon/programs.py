@@ -16,7 +16,7 @@ SYSTEM = (Path("/usr/local/bin"), Path("/usr/bin"), Path("/bin"))
 FROM_SYSTEM = ("git", "python3")
 ADMIN = (Path("/usr/local/sbin"), Path("/usr/sbin"), Path("/sbin"))
 OF_THE_HOME = (".local/bin", "bin", ".cargo/bin", "go/bin", ".bun/bin", ".deno/bin", ".volta/bin")
-_FINDERS = frozenset([b"env", b"sh", b"bash", b"dash", b"ksh", b"zsh"])
+SCRIPTS = 4  # scripts that start one another by their first lines: as many as Linux follows
 START_S = 10.0  # a cage takes some hundredths of a second
 PACKAGED = Path(__file__).resolve().parents[2] / "cage" / "sbox"
 
@@ -44,14 +44,47 @@ class Programs:
     def __init__(self, trusted: Mapping[str, str], home: Path, path: str) -> None:
         self._trusted = trusted
         own = [Path(entry) for entry in path.split(":") if entry.startswith("/")]
-        self._places = list(dict.fromkeys([*own, *SYSTEM, *ADMIN, *(home / name for name in OF_THE_HOME)]))
+        places = [*own, *SYSTEM, *ADMIN, *(home / name for name in OF_THE_HOME)]
+        self._places = [place for place in dict.fromkeys(places) if ":" not in str(place)]
 
-    def file_of(self, name: str) -> str | None:
-        """None where there is none, where caged code can have written it, and where it finds what it runs by PATH."""
+    def words_of(self, name: str) -> tuple[str, ...] | None:
+        """The words that start it; None where there is none, and where caged code can have written it.
+
+        What it starts in turn it finds in the same places, by the PATH it gets.
+        """
+        if name == "sbox":  # what runs in the cage goes by the agent's PATH
+            return (self._trusted[name],) if name in self._trusted else None
+        file, env = self._file_of(name), self._file_of("env")
+        if file is None or env is None:
+            return None
+        path = ":".join(str(place) for place in self._places if place.is_dir() and not _is_reached(place))
+        return env, f"PATH={path}", file
+
+    def _file_of(self, name: str) -> str | None:
         if name in PINNED:
             return self._trusted.get(name)
-        file = next(_usable([place / name for place in self._places]), None)
-        return None if file is None or _is_reached(file) or _uses_path(file) else str(file)
+        file = self._found(name)
+        return None if file is None or not self._is_sound(file, SCRIPTS) else str(file)
+
+    def _found(self, name: str) -> Path | None:
+        if "/" in name:
+            return next(_usable([Path(name)]), None) if name.startswith("/") else None
+        return next(_usable([place / name for place in self._places]), None)
+
+    def _is_sound(self, file: Path, scripts: int) -> bool:
+        """Whether neither it nor what its first line names, where it is a script, can be of caged code."""
+        if not scripts or _is_reached(file):
+            return False
+        try:
+            with file.open("rb") as opened:
+                first = opened.read(256).partition(b"\n")[0]
+        except OSError:
+            return False
+        words = os.fsdecode(first).removeprefix("#!").split() if first.startswith(b"#!") else []
+        if words and os.path.basename(words[0]) == "env":
+            words = [word for word in words[1:] if word != "-S"]
+        interpreter = self._found(words[0]) if words else file
+        return interpreter == file or (interpreter is not None and self._is_sound(interpreter, scripts - 1))
 
 
 def _is_reached(file: Path) -> bool:
@@ -59,17 +92,6 @@ def _is_reached(file: Path) -> bool:
         return bool(cage_policy.current_place().reached(str(file)))
     except (cage_policy.Gated, OSError):
         return True
-
-
-def _uses_path(file: Path) -> bool:
-    """Whether it is a script for a shell, or for an interpreter that `env` finds."""
-    try:
-        with file.open("rb") as script:
-            first = script.read(256).partition(b"\n")[0]
-    except OSError:
-        return True
-    words = first.removeprefix(b"#!").split() if first.startswith(b"#!") else []
-    return bool(words) and words[0].rpartition(b"/")[2] in _FINDERS
 
 
 def _usable(places: list[Path]) -> Iterator[Path]:

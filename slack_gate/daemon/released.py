@@ -31,18 +31,18 @@ class _Edit:
 
 
 class Released:
-    """`programs` are the trusted files by name, `file_of` knows any program's; `executor` runs what hooks were allowed
+    """`programs` are the trusted files by name, `words_of` start any program; `executor` runs what hooks were allowed
     to (`agent`: the agent itself); `launcher` are the words that start this program."""
 
     def __init__(
         self,
         programs: Mapping[str, str],
-        file_of: Callable[[str], str | None],
+        words_of: Callable[[str], tuple[str, ...] | None],
         executor: str,
         launcher: Sequence[str],
     ) -> None:
         self._programs = programs
-        self._file_of = file_of
+        self._words_of = words_of
         self._executor = executor
         self._launcher = launcher
         self._held: dict[str, tuple[ToolEvent, float]] = {}
@@ -105,7 +105,7 @@ class Released:
 
     def _outside(self, event: ToolEvent, command: str) -> str | None:
         """A remembered command as it runs outside the cage; None where only the cage is left to it."""
-        return placed(command, self._file_of) if event.rewritable else self.pinned(command)
+        return placed(command, self._words_of) if event.rewritable else self.pinned(command)
 
     def edited(self, request: str, event: ToolEvent, digest: str) -> None:
         """Keeps the text that a person put in place; `digest` binds it as the request's own binds the agent's text."""

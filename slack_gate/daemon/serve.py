@@ -147,8 +147,8 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
     waiting = Wakeups()
     fleet = await _joined(settings, store, house.home, clock, waiting, changes)
     group = await opened.enter_async_context(_tasks())
-    file_of = Programs(programs, Path.home(), os.environ.get("PATH", "")).file_of
-    released = Released(programs, file_of, settings.hook_executor, launcher(settings.socket_path))
+    words_of = Programs(programs, Path.home(), os.environ.get("PATH", "")).words_of
+    released = Released(programs, words_of, settings.hook_executor, launcher(settings.socket_path))
     judge = judge_of(settings, released, programs, tuple(executors), cages)
     files = FilesNow(judge.is_own)
     gate = Gate(store, waiting, judge, released, house, clock, unshowable, changes.wake, files)

@@ -55,17 +55,18 @@ def test_what_cannot_be_shown_is_not_rewritten(command: str) -> None:
 @pytest.mark.parametrize(
     ("command", "result"),
     [
-        ("gh pr list", "/usr/bin/gh pr list"),
-        ("gh x && gh y | jq .", "/usr/bin/gh x && /usr/bin/gh y | /usr/bin/jq ."),
+        ("gh pr list", "E /usr/bin/gh pr list"),
+        ("gh x && gh y | jq .", "E /usr/bin/gh x && E /usr/bin/gh y | E /usr/bin/jq ."),
         ("cd a && echo gh", "cd a && echo gh"),  # of the shell
-        ("/opt/tool gh", "/opt/tool gh"),
+        ("/opt/tool gh", "E /opt/tool gh"),
+        ("/opt/other gh", None),
         ("gh x && tool", None),
         ("'gh' x", None),
         ("gh $X", None),
     ],
 )
 def test_each_program_by_its_file(command: str, result: str | None) -> None:
-    known = {"gh": "/usr/bin/gh", "jq": "/usr/bin/jq"}
+    known = {"gh": ("E", "/usr/bin/gh"), "jq": ("E", "/usr/bin/jq"), "/opt/tool": ("E", "/opt/tool")}
     assert placed(command, known.get) == result
 
 

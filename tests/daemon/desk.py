@@ -100,8 +100,8 @@ async def desk(
         house = House("box:/run/gate.sock", "box", approvers, "T1", "slack", 300.0, **house_changes)
         own = OwnFiles([place / "own"], guarded_places(place))
         programs = {name: f"/usr/bin/{name}" for name in ("git", "python3")} | {"sbox": sbox}
-        file_of = Programs(programs, place, "/usr/bin:/bin").file_of
-        released = Released(programs, file_of, house.hook_executor, launcher)
+        words_of = Programs(programs, place, "/usr/bin:/bin").words_of
+        released = Released(programs, words_of, house.hook_executor, launcher)
         policy = PolicyFile(place / "policy.toml")
         judge = Judge(cage_policy, own, policy, released, programs["git"], executors, cages, cage_first)
         gate = Gate(store, Wakeups(), judge, released, house, clock, _unshowable, changed)

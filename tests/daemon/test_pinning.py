@@ -46,7 +46,8 @@ async def test_remembered_git_is_the_systems_git(tmp_path: Path) -> None:
         await h.ana.click(card, "Always")
         assert "updatedInput" not in (await h.ended(hook)).output
         again = await h.bash("git push origin main")
-        assert again.output["updatedInput"]["command"] == f"{trusted_programs(Path.home())['git']} push origin main"
+        words = shlex.split(again.output["updatedInput"]["command"])
+        assert words[2:] == [trusted_programs(Path.home())["git"], "push", "origin", "main"]
 
 
 async def test_a_remembered_program_is_not_one_that_caged_code_has_planted(tmp_path: Path) -> None:
@@ -79,28 +80,72 @@ def outside() -> Iterator[Path]:
         yield Path(name)
 
 
+def known(outside: Path, path: str) -> Programs:
+    return Programs({"git": "/opt/git", "sbox": "/opt/sbox"}, outside, path)
+
+
 def test_where_a_program_is_looked_for(tmp_path: Path, outside: Path) -> None:
     program(tmp_path / "tool")
     real = program(outside / "tool", first="#!/usr/bin/python3 -I")
-    found = Programs({"git": "/opt/git"}, outside, f"relative:{outside}:/usr/bin:")
-    assert found.file_of("tool") == str(real)
-    assert found.file_of("env") == "/usr/bin/env"
-    assert (found.file_of("git"), found.file_of("python3"), found.file_of("no-such-tool")) == ("/opt/git", None, None)
-    assert (
-        Programs({}, outside, f"{tmp_path}:{outside}").file_of("tool") is None
-    )  # there the daemon itself finds that one
+    (outside / "a:b").mkdir()
+    found = known(outside, f"relative:{tmp_path}:{outside / 'later'}:{outside}:/usr/bin:{outside / 'a:b'}:")
+    env, path, file = found.words_of(str(real)) or ("", "", "")
+    assert (env, file) == ("/usr/bin/env", str(real))
+    places = [str(outside), "/usr/bin", "/usr/local/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"]
+    assert path == "PATH=" + ":".join(place for place in places if Path(place).is_dir())
+    assert found.words_of("git") == (env, path, "/opt/git") and found.words_of("touch") == (env, path, "/usr/bin/touch")
+    assert found.words_of("sbox") == ("/opt/sbox",)
+    for name in ("python3", "no-such-tool", "./tool", "dir/tool", str(tmp_path / "tool"), str(outside / "tool2")):
+        assert found.words_of(name) is None
+    assert found.words_of("tool") is None  # there the daemon itself finds that of the zone
+    assert Programs({}, outside, "").words_of("sbox") is None
 
 
-@pytest.mark.parametrize("first", ["#!/bin/sh", "#! /usr/bin/env node", "#!/bin/bash -p"])
-def test_what_finds_programs_by_the_path_is_none_to_pin(outside: Path, first: str) -> None:
-    program(outside / "tool", first=first)
-    assert Programs({}, outside, str(outside)).file_of("tool") is None
+@pytest.mark.parametrize(
+    ("first", "sound"),
+    [
+        ("#!/bin/sh", True),
+        ("#! /usr/bin/env touch", True),
+        ("#!/usr/bin/env -S touch -c", True),
+        ("#!/usr/bin/env", True),
+        ("echo", True),
+        ("#!/usr/bin/env -i touch", False),
+        ("#!/usr/bin/env of-the-project", False),
+        ("#!{zone}/venv/bin/python", False),
+        ("#!{outside}/link", False),
+        ("#!relative/python", False),
+        ("#!{outside}/first", False),  # whose interpreter is of the zone
+        ("#!{outside}/circle", False),
+    ],
+)
+def test_a_script_is_as_sound_as_what_starts_it(tmp_path: Path, outside: Path, first: str, sound: bool) -> None:
+    program(tmp_path / "venv/bin/python")
+    program(tmp_path / "bin/of-the-project")
+    (outside / "link").symlink_to(tmp_path / "venv/bin/python")
+    program(outside / "first", first=f"#!{tmp_path}/venv/bin/python")
+    program(outside / "circle", first=f"#!{outside}/round")
+    program(outside / "round", first=f"#!{outside}/circle")
+    program(outside / "tool", first=first.format(zone=tmp_path, outside=outside))
+    assert (known(outside, f"{outside}:{tmp_path}/bin:/usr/bin").words_of("tool") is not None) == sound
+
+
+async def test_what_a_remembered_program_starts_is_not_of_the_project_either(tmp_path: Path, outside: Path) -> None:
+    tool = program(outside / "tool", f"touch {outside}/made")
+    program(tmp_path / "venv/touch", f"echo stolen >{tmp_path}/stolen")
+    async with house(tmp_path) as h:
+        hook, card = await h.asked(f"{tool} now")
+        await h.ana.click(card, "Always")
+        await h.ended(hook)
+        again = await h.bash(f"{tool} now")
+    command = again.output["updatedInput"]["command"]
+    subprocess.run(["/bin/bash", "-c", command], env={"PATH": f"{tmp_path}/venv:/usr/bin:/bin"}, check=True)
+    assert (outside / "made").exists() and not (tmp_path / "stolen").exists()
 
 
 @pytest.mark.parametrize("make", [lambda at: at.mkdir(), lambda at: at.symlink_to("/proc/self/exe"), os.mkfifo])
 def test_what_is_no_plain_file_is_none(outside: Path, make: Callable[[Path], None]) -> None:
     make(outside / "tool")
-    assert Programs({}, outside, str(outside)).file_of("tool") is None
+    assert known(outside, str(outside)).words_of("tool") is None
 
 
 async def test_a_green_write_has_no_command_to_change(tmp_path: Path) -> None:
