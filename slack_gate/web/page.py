@@ -243,6 +243,7 @@ class Page:
         try:
             form = await _form(request)
             identity, choice = form["id"], CHOICES[form["ok"]]
+            until = int(form["until"]) if choice is Choice.MORE else None
         except (KeyError, ValueError) as error:
             return self._sentence(400, "Nothing was decided", f"This is no form of this page: {error}.")
         reason = " ".join(form.get("reason", "").split())
@@ -252,7 +253,7 @@ class Page:
         # Without its token a form decides nothing: no request has an empty digest. The gate logs the attempt.
         known = row is not None and self.login.is_token(form.get("token", ""), row.id, _bound(row, self._file(row)))
         digest = row.digest if row is not None and known else ""
-        decision = Decision(identity[:100], digest, choice, by=BY_PAGE, user=USER, name=NAME, reason=reason)
+        decision = Decision(identity[:100], digest, choice, BY_PAGE, USER, NAME, reason, until=until)
         click = await self._gate.decide(decision)
         if click.verdict in _TAKEN:
             return web.Response(status=303, headers={"Location": "/"})

@@ -64,7 +64,7 @@ class Doors:
 
     async def pending(self, count: int = 1) -> list[Request]:
         """The requests that wait, once there are `count`."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             async for _ in self.daemon.changes.each():
                 found = await self.daemon.store.pending(self.daemon.gate._house.home)
                 if len(found) >= count:
@@ -75,7 +75,7 @@ class Doors:
         """A call that waits, and its request."""
         before = {one.id for one in await self.daemon.store.requests(500)}
         task = self.start(**fields)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             async for _ in self.daemon.changes.each():
                 for one in await self.daemon.store.requests(500):
                     if one.id not in before:
@@ -84,7 +84,7 @@ class Doors:
         raise AssertionError
 
     async def ended(self, request: Request) -> Request:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             async for _ in self.daemon.changes.each():
                 row = await self.daemon.store.request(request.id)
                 assert row is not None
@@ -94,7 +94,8 @@ class Doors:
 
     def form(self, request: Request, ok: str = "1", **more: str) -> dict[str, str]:
         """What the page's form for this request sends."""
-        return {"id": request.id, "token": self.page.login.token(request.id, request.digest), "ok": ok, **more}
+        token, until = self.page.login.token(request.id, request.digest), str(int(request.expires_at))
+        return {"id": request.id, "token": token, "until": until, "ok": ok, **more}
 
     async def decide(self, request: Request, ok: str = "1", **more: str) -> int:
         form = self.form(request, ok, **more)
@@ -104,7 +105,7 @@ class Doors:
 
 def settings_for(place: Path, **changes: Any) -> Settings:
     agent, page = free_port(), free_port()
-    values: dict[str, Any] = {"home": place / "state", "socket": place / "run" / "gate.sock", "wait": 60}
+    values: dict[str, Any] = {"home": place / "state", "socket": place / "run" / "gate.sock", "wait": 300}
     return Settings(**{**values, "agent_port": agent, "page_port": page, **changes})
 
 

@@ -135,15 +135,19 @@ def test_the_password_takes_as_long_to_refuse_whatever_is_right_of_it() -> None:
         "nothing": basic("human", "x" * len(login.password)),
         "all but one": basic("human", login.password[:-1] + "~"),
     }
-    times: dict[str, list[float]] = {name: [] for name in guesses}
-    for _ in range(3000):
-        for name, header in guesses.items():
-            now[0] += 1000
-            started = time.perf_counter()
-            assert login.entry(header, 1) is Entry.UNKNOWN
-            times[name].append(time.perf_counter() - started)
-    one, other = (statistics.median(taken) for taken in times.values())
-    assert abs(one - other) < 0.2 * max(one, other)
+
+    def differ() -> bool:
+        times: dict[str, list[float]] = {name: [] for name in guesses}
+        for _ in range(3000):
+            for name, header in guesses.items():
+                now[0] += 1000
+                started = time.perf_counter()
+                assert login.entry(header, 1) is Entry.UNKNOWN
+                times[name].append(time.perf_counter() - started)
+        one, other = (statistics.median(taken) for taken in times.values())
+        return abs(one - other) >= 0.2 * max(one, other)
+
+    assert not all(differ() for _ in range(10)), "whoever guesses is told"  # a busy machine does not differ each time
 
 
 def test_each_start_has_its_own_password() -> None:
@@ -408,6 +412,35 @@ async def test_what_else_can_be_answered(doors: Doors) -> None:
     assert ("ok", "caged") not in Forms(text).buttons[0]  # it runs in the cage anyway
 
 
+async def test_more_time_pressed_twice_counts_once(doors: Doors) -> None:
+    """A double click sends the same form twice; what was drawn since has a form of its own."""
+    event = ToolEvent("a", "s", "c", "Bash", {"command": "make all"}, str(doors.projects))
+    request = await doors.daemon.gate.submit(event, Caller("a" * 32, 5000.0))
+    assert isinstance(request, Request)
+    for given in (300, 600):
+        _, text = await shown(doors)
+        [(_, _, fields)] = Forms(text).forms
+        for _ in range(2):
+            sent = {**fields, "ok": "more"}
+            async with doors.person.post(doors.page_url + "decide", data=sent, allow_redirects=False) as answer:
+                assert answer.status == 303
+        row = await doors.daemon.store.request(request.id)
+        assert row is not None and round(row.expires_at - request.expires_at) == given
+
+
+@pytest.mark.parametrize("until", [None, "", "soon", "1" * 5000])
+async def test_more_time_than_no_page_has_drawn(doors: Doors, until: str | None) -> None:
+    _, request = await doors.asking(command="make all")
+    form = doors.form(request, "more")
+    form |= {"until": until} if until is not None else {}
+    if until is None:
+        del form["until"]
+    async with doors.person.post(doors.page_url + "decide", data=form, allow_redirects=False) as answer:
+        assert answer.status == 400 and "This is no form of this page" in await answer.text()
+    row = await doors.daemon.store.request(request.id)
+    assert row is not None and row.expires_at == request.expires_at
+
+
 async def test_always_where_nothing_can_be_remembered(doors: Doors) -> None:
     _, request = await doors.asking(command="rm -rf build")
     _, text = await shown(doors)
@@ -429,12 +462,12 @@ async def test_the_second_click_is_told_who_decided(doors: Doors) -> None:
 
 
 async def test_late_clicks_say_what_happened(home: Path) -> None:
-    async with opened(home, wait=1) as doors:
+    async with opened(home, wait=4) as doors:
         _, request = await doors.asking(command="make")
         await doors.ended(request)
         async with doors.person.post(doors.page_url + "decide", data=doors.form(request)) as answer:
             assert answer.status == 409 and "its time was over" in await answer.text()
-    async with opened(home, wait=30) as doors:
+    async with opened(home) as doors:
         task, request = await doors.asking(command="make")
         task.cancel()
         await doors.ended(request)
@@ -477,15 +510,15 @@ async def test_health_and_metrics(doors: Doors) -> None:
 async def test_events_tell_of_changes_and_count_as_a_viewer(doors: Doors) -> None:
     async with doors.person.get(doors.page_url + "events") as answer:
         assert answer.headers["Content-Type"].startswith("text/event-stream")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             first = await answer.content.readuntil(b"\n\n")
         _, text = await shown(doors)
         assert first == b"data: " + re.search(r'data-version="(\d+)"', text)[1].encode() + b"\n\n"  # type: ignore[index]
         assert doors.daemon.gate._viewers == 1
         await doors.asking(command="make")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             assert await answer.content.readuntil(b"\n\n") not in (first, b":\n\n")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         while doors.daemon.gate._viewers:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
@@ -518,7 +551,7 @@ async def _race(h: House) -> None:
         async with person.post(base + "decide", data=form, allow_redirects=False) as answer:
             assert answer.status == 303
         assert (await h.ended(hook)).decision == "allow"
-        await h.ana.wait_for_message(lambda m: "Approved by a person on the page" in m.plain(), timeout=20)
+        await h.ana.wait_for_message(lambda m: "Approved by a person on the page" in m.plain())
 
 
 async def test_the_start_of_a_daemon_says_where(tmp_path: Path) -> None:
@@ -528,7 +561,7 @@ async def test_the_start_of_a_daemon_says_where(tmp_path: Path) -> None:
     daemon = await spawn(settings, "serve", "--approver", "web")
     try:
         assert daemon.stdout is not None
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(100):
             line = (await daemon.stdout.readline()).decode().strip()
             endpoint = (await daemon.stdout.readline()).decode().strip()
         assert line == f"Approve at {page}  user: human  password file: {path}"
@@ -537,7 +570,7 @@ async def test_the_start_of_a_daemon_says_where(tmp_path: Path) -> None:
         async with aiohttp.ClientSession(headers=login) as person, person.get(page) as answer:
             assert answer.status == 200
         daemon.terminate()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             _, error = await daemon.communicate()
         assert daemon.returncode == 0 and b"Traceback" not in error
         assert login["Authorization"].encode() not in error
@@ -560,7 +593,7 @@ async def test_the_start_on_a_terminal_holds_the_password(tmp_path: Path) -> Non
     )
     os.close(theirs)
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(100):
             line = (await asyncio.to_thread(os.read, ours, 4096)).decode().splitlines()[0]
         found = re.fullmatch(r"Approve at (http://127\.0\.0\.1:\d+/)  user: human  password: (\S{16,})", line)
         assert found is not None, line

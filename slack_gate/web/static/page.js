@@ -27,7 +27,7 @@ function take(html) {
     const shown = document.getElementById(card.id);
     if (!shown) list.append(card);
     else if (token(shown) !== token(card)) draw(card, shown);
-    else shown.querySelector(".facts").replaceWith(card.querySelector(".facts")); // nothing there takes the focus
+    else keep(card, shown);
   }
   const count = fresh.getElementById("count").textContent;
   const shown = document.getElementById("count");
@@ -41,6 +41,12 @@ function take(html) {
 }
 
 const token = (card) => card.querySelector("[name=token]").value;
+
+// It stays as it is, with what is new: nothing there takes the focus.
+function keep(card, shown) {
+  shown.querySelector(".facts").replaceWith(card.querySelector(".facts"));
+  shown.querySelector("[name=until]").value = card.querySelector("[name=until]").value;
+}
 
 // What it would change is not what was shown any more: to be read again, with the reason that was typed meanwhile.
 function draw(card, shown) {
@@ -104,7 +110,7 @@ async function decide(event) {
         card.remove();
         settle();
         (next || document.getElementById("history")).querySelector("h2").focus();
-      }
+      } else settle(); // the second press of a double click was meant for what was shown before
       take(html);
       delete form.dataset.sent;
     } else {
