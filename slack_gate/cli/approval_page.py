@@ -31,7 +31,11 @@ class ApprovalPage:
         """Raises GateError with the page's own sentence when it does not do it."""
         answer = self._client.post(path, data=form)
         if answer.status_code != httpx.codes.SEE_OTHER:
-            raise GateError(visible(_Forms(answer.text).sentence.strip()) or f"HTTP {answer.status_code}")
+            raise GateError(_sentence(answer))
+
+    def sentence(self, path: str) -> str:
+        """What the page at `path` says above all."""
+        return _sentence(self._client.get(path))
 
 
 @contextmanager
@@ -70,8 +74,12 @@ def _only_our_own(response: httpx.Response) -> None:
         raise GateError("No process of yours answers in the approval page's place.", START)
 
 
+def _sentence(answer: httpx.Response) -> str:
+    return visible(_Forms(answer.text).sentence.strip()) or f"HTTP {answer.status_code}"
+
+
 class _Forms(HTMLParser):
-    """Of the page: each form's token by what it is about, and the sentence of an answer."""
+    """Of the page: each form's token by what it is about, and the sentence that it says above all."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -6,7 +6,7 @@ import click
 
 from slack_gate.cli.approval_page import approval_page
 from slack_gate.config import load
-from slack_gate.core.cord import PLACES, Place
+from slack_gate.core.cord import Place
 
 
 @click.command("ask-on")
@@ -22,4 +22,4 @@ def ask_on(place: str) -> None:
     """
     with approval_page(load().page_port, "/cord") as page:
         page.send("/cord", {"pull": place, "token": page.forms["cord"]})
-    click.echo(f"Gated calls are asked {PLACES[Place(place)]}.")
+        click.echo(page.sentence("/cord"))  # the daemon knows whether it is paused, and whether Slack is used

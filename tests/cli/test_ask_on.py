@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from slack_gate.core.cord import Place
+from slack_gate.core.cord import Place, Pull
 from slack_gate.daemon.serve import Running, running
+from slack_gate.local_slack.server import LocalSlack
+from slack_gate.web.cord import HAND
 from tests.client.asking import Ran, program
+from tests.daemon.house import settings_for
 from tests.ports import free_port
 from tests.terminal.sitting import alone
 
@@ -29,7 +32,7 @@ def password(daemon: Running) -> str:
 
 async def ask_on(daemon: Running, *arguments: str, stdin: str) -> Ran:
     process = await program(daemon.settings, "ask-on", *arguments, stdin=asyncio.subprocess.PIPE)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         out, said = await process.communicate(stdin.encode())
     assert b"Traceback" not in said, said.decode()
     return Ran(process.returncode or 0, out, said)
@@ -43,7 +46,7 @@ async def test_with_the_password_it_is_changed_and_logged(daemon: Running) -> No
     for word, says in (
         ("console", "at the agent's own permission prompt"),
         ("web", "on the approval page and the terminal only, without cards"),
-        ("slack", "in Slack"),
+        ("slack", "on the approval page"),  # nobody is asked in Slack here
     ):
         ran = await ask_on(daemon, word, stdin=f"{password(daemon)}\n")
         assert (ran.code, ran.stdout) == (0, f"Gated calls are asked {says}.\n".encode()), ran
@@ -54,6 +57,23 @@ async def test_with_the_password_it_is_changed_and_logged(daemon: Running) -> No
         ("ask-on-web", "human-web"),
         ("ask-on-slack", "human-web"),
     ]
+
+
+async def test_with_slack_it_says_so(tmp_path: Path) -> None:
+    async with LocalSlack() as slack:
+        slack.add_user("U0ANA", name="Ana")
+        settings = settings_for(slack, tmp_path, page_port=free_port())
+        async with running(settings, ("slack", "web")) as found:
+            await ask_on(found, "web", stdin=f"{password(found)}\n")
+            ran = await ask_on(found, "slack", stdin=f"{password(found)}\n")
+            assert (ran.code, ran.stdout) == (0, b"Gated calls are asked in Slack.\n"), ran
+
+
+async def test_what_is_paused_is_not_said_to_be_asked(daemon: Running) -> None:
+    await daemon.controls.pull(Pull.PAUSE, HAND)
+    ran = await ask_on(daemon, "web", stdin=f"{password(daemon)}\n")
+    assert (ran.code, ran.stdout[:34]) == (0, b"Paused by a person on the page sin"), ran
+    assert await place(daemon) is Place.WEB
 
 
 @pytest.mark.parametrize("typed", ["", "\n", "wrong\n", " {password}\n", "{password} \n"])
