@@ -14,6 +14,7 @@ import pytest
 
 from slack_gate import agent_sdk
 from slack_gate.client import CanUseTool
+from slack_gate.slack import modals
 from tests.daemon.house import House, house
 
 SAMPLE = {
@@ -60,6 +61,15 @@ async def test_denied_with_the_hooks_own_words(h: House) -> None:
     result = await asking
     assert (result.behavior, result.interrupt) == ("deny", False)
     assert "Denied by Ana" in result.message
+
+
+async def test_a_persons_change_runs_and_its_result_holds_no_words(h: House) -> None:
+    """As the SDK's own PermissionResultAllow; of the hook's words on the change there is nothing to be told with."""
+    asking = asyncio.create_task(CanUseTool()("Bash", {"command": "npm publish", "timeout": 5000}, Context("toolu_5")))
+    await h.ana.choose(await h.card("npm publish"), "Edit and approve")
+    await h.ana.submit(await h.ana.wait_for_modal(), {modals.TEXT: "npm publish --dry-run"})
+    changed = {"command": "npm publish --dry-run", "timeout": 5000}
+    assert vars(await asking) == {"behavior": "allow", "updated_input": changed, "updated_permissions": None}
 
 
 async def test_the_input_to_run_is_passed(h: House) -> None:
