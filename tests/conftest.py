@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from slack_gate.daemon import turns
+from slack_gate.daemon import apart, posts, programs, turns
+from slack_gate.local_slack import grants, socket_mode
+from slack_gate.local_slack.workspace import Workspace
+from slack_gate.slack import link
+
+PATIENCE_S = 100.0  # below the 120 s of a test, so that what did not come is named
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,3 +31,20 @@ def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Slack's pace would make every test that asks for more than two things a slow one."""
     if request.node.get_closest_marker("paced") is None:
         monkeypatch.setattr(turns, "BURST", 1_000_000)
+
+
+@pytest.fixture(autouse=True)
+def patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The product, the local Slack and whoever waits for it bear with a slow machine. A wait below 1 s is meant to be
+    in vain, and Slack's own three seconds are what the tests of the local Slack are about."""
+    within = Workspace.wait_for
+
+    async def wait_for(self: Workspace, find: Callable[[], Any], timeout: float, missing: Callable[[], str]) -> Any:
+        return await within(self, find, timeout if timeout < 1 else max(timeout, PATIENCE_S), missing)
+
+    monkeypatch.setattr(Workspace, "wait_for", wait_for)
+    for module, name in ((posts, "POST_S"), (apart, "LIMIT_S"), (programs, "START_S"), (link, "CALL_S")):
+        monkeypatch.setattr(module, name, 60)
+    if "local_slack" not in request.node.path.parts:
+        monkeypatch.setattr(socket_mode, "ACK_SECONDS", 15.0)
+        monkeypatch.setattr(grants, "TRIGGER_SECONDS", 15.0)

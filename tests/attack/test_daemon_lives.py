@@ -129,7 +129,7 @@ async def test_a_database_elsewhere_is_an_own_file_too(tmp_path: Path) -> None:
 async def test_long_events_leave_threads_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many calls of 128 KB at once as there are threads, and nobody else's script was hashed in time."""
     stop = threading.Event()
-    monkeypatch.setattr("slack_gate.daemon.apart.LIMIT_S", 5.0)
+    monkeypatch.setattr("slack_gate.daemon.apart.LIMIT_S", 60.0)
     many = [asyncio.create_task(apart(stop.wait, LONG + 1)) for _ in range(40)]
     try:
         assert await in_thread(lambda: "hashed") == "hashed"

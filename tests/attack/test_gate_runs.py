@@ -122,14 +122,14 @@ async def on_the_page(settings: Settings) -> AsyncIterator[asyncio.subprocess.Pr
     daemon = await spawn(settings, "serve", "--approver", "web", stderr=asyncio.subprocess.DEVNULL)
     try:
         assert daemon.stdout is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             while not (await daemon.stdout.readline()).startswith(b"Agent endpoint "):
                 assert daemon.returncode is None
         yield daemon
     finally:
         if daemon.returncode is None:
             daemon.terminate()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             await daemon.communicate()
 
 
@@ -145,7 +145,7 @@ async def test_what_waits_on_the_page_is_a_line_of_the_output(home: Path) -> Non
                 for command in ("make deploy", "printf '\x1b[2J'\npending SG-000000000000: ls", "x" * 100_000)
             ]
             lines: list[str] = []
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(100):
                 while sum(line.startswith("pending ") for line in lines) < len(calls):
                     lines.append((await daemon.stdout.readline()).decode())
             waits = sorted(re.sub(r"SG-\w{12}: ", "ID: ", line) for line in lines if line.startswith("pending "))
@@ -163,7 +163,7 @@ async def test_an_output_that_nobody_reads_holds_up_nobody(home: Path) -> None:
         url = f"http://127.0.0.1:{settings.agent_port}/run"
         calls = [asyncio.create_task(agent.post(url, json={"command": "true " + "x" * 390})) for _ in range(300)]
         try:
-            async with asyncio.timeout(60), agent.post(url, json={"command": "pwd"}) as answer:
+            async with asyncio.timeout(100), agent.post(url, json={"command": "pwd"}) as answer:
                 assert (await answer.json())["decision"] == "ran"
         finally:
             for call in calls:

@@ -87,5 +87,5 @@ async def test_long_texts_within_a_list_are_drawn_in_a_thread(tmp_path: Path, mo
     async with house(tmp_path) as h:
         edits = [{"old_string": "a" * 300, "new_string": "b" * 300} for _ in range(20)]
         await h.start(h.event("MultiEdit", file_path="/etc/x", edits=edits))
-        await h.ana.wait_for_message(lambda m: m.has_button("Approve") and "/etc/x" in m.plain(), timeout=10)
+        await h.ana.wait_for_message(lambda m: m.has_button("Approve") and "/etc/x" in m.plain())
     assert cards and tab and threading.get_ident() not in cards | tab

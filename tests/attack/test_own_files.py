@@ -65,7 +65,7 @@ async def test_a_url_that_cannot_be_read_is_answered_and_logged(tmp_path: Path, 
     """A ValueError counts as a broken connection: no answer, no line, and the client asks again for 30 s."""
     async with house(tmp_path) as h:
         started = time.monotonic()
-        hook = await h.start(h.event(command=command), "--limit", "4")
+        hook = await h.start(h.event(command=command), "--limit", "20")
         while time.monotonic() - started < 30 and not h.log():
             if hook.returncode is not None:
                 break

@@ -27,7 +27,7 @@ async def test_the_database_and_its_wal(tmp_path: Path) -> None:
         card = await h.card("deploy")
         await h.ana.click(card, "Deny")
         await h.ended(hook)
-        async with asyncio.timeout(5):  # the sweeper puts it away
+        async with asyncio.timeout(100):  # the sweeper puts it away
             while holds(h.settings.home):  # noqa: ASYNC110 - a file tells nobody when it changes
                 await asyncio.sleep(0.05)
 

@@ -41,7 +41,7 @@ class Asked:
         self.processes.append(process)
         asking = asyncio.create_task(ended(process, 60))
         self.asking.append(asking)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             async for _ in self.daemon.changes.each():
                 for one in await self.daemon.store.requests(100):
                     if one.id not in before:
@@ -50,7 +50,7 @@ class Asked:
 
     async def decides(self, *arguments: str, stdin: str) -> Ran:
         process = await program(self.daemon.settings, "decide", *arguments, stdin=asyncio.subprocess.PIPE)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             out, said = await process.communicate(stdin.encode())
         assert b"Traceback" not in said, said.decode()
         return Ran(process.returncode or 0, out, said)
@@ -120,7 +120,7 @@ async def test_typed_at_a_terminal_and_not_shown(asked: Asked) -> None:
     )
     os.close(theirs)
     seen = b""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         while b"Password of the approval page: " not in seen:
             seen += await asyncio.to_thread(os.read, ours, 4096)
         os.write(ours, f"{asked.password}\n".encode())

@@ -119,7 +119,7 @@ async def patient(home: Path) -> AsyncIterator[Patient]:
         )
         assert daemon.stderr is not None
         said = b""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(100):
             while b"waiting for hooks" not in said:
                 line = await daemon.stderr.readline()
                 assert line, said.decode()

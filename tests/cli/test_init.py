@@ -87,7 +87,7 @@ def test_tokens_typed_at_a_terminal_are_not_shown(tmp_path: Path) -> None:
         while not seen.endswith(b": "):
             seen += os.read(ours, 4096)
         os.write(ours, answer)
-    assert process.wait(30) == 0
+    assert process.wait(100) == 0
     seen += os.read(ours, 65536)
     os.close(ours)
     assert b"1-abc" not in seen

@@ -29,7 +29,7 @@ async def shell(text: str, cwd: Path) -> Ran:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         out, said = await process.communicate()
     return Ran(process.returncode or 0, out, said)
 

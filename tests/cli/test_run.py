@@ -98,7 +98,7 @@ async def test_nobody_answers(tmp_path: Path, work: Path) -> None:
 
 
 async def test_too_long_is_124_and_nothing_of_it_lives_on(h: House, work: Path) -> None:
-    process = await program(h.settings, "run", "--timeout", "1", "--", "sbox", "sh", "-c", "echo a; sleep 77", cwd=work)
+    process = await program(h.settings, "run", "--timeout", "5", "--", "sbox", "sh", "-c", "echo a; sleep 77", cwd=work)
     ran = await ended(process)
     assert (ran.code, ran.stdout) == (124, b"a\n")
 
@@ -108,7 +108,7 @@ async def test_output_comes_before_the_end(h: House, work: Path) -> None:
     command = "echo first; while test -e go; do sleep 0.05; done; echo last"
     process = await program(h.settings, "run", "--", "sbox", "sh", "-c", command, cwd=work)
     assert process.stdout is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         assert await process.stdout.readline() == b"first\n"
     (work / "go").unlink()
     assert (await ended(process)).stdout == b"last\n"
@@ -129,7 +129,7 @@ async def test_a_signal_ends_what_runs(h: House, work: Path) -> None:
     command = f"echo up; sleep {mark}"
     process = await program(h.settings, "run", "--timeout", "600", "--", "sbox", "sh", "-c", command, cwd=work)
     assert process.stdout is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         assert await process.stdout.readline() == b"up\n"
     await asyncio.to_thread(wait_until, lambda: runs(mark))
     process.send_signal(signal.SIGTERM)
@@ -147,7 +147,7 @@ def runs(mark: str) -> bool:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 100
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -223,7 +223,7 @@ async def test_on_a_terminal_a_line_says_who_is_asked_and_goes_again(h: House, w
     os.close(theirs)
     card = await h.card("echo done")
     seen = b""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         while len(re.findall(rb"left, asked Slack \(Ana\)", seen)) < 2:  # drawn, and drawn again
             seen += await asyncio.to_thread(os.read, ours, 4096)
     await h.ana.click(card, "Approve")
@@ -234,6 +234,6 @@ async def test_on_a_terminal_a_line_says_who_is_asked_and_goes_again(h: House, w
     except OSError:  # the other end is closed
         os.close(ours)
     assert (ran.code, ran.stdout) == (0, b"done\n")
-    assert re.search(rb"0:2\d left, asked Slack \(Ana\) \(SG-", seen), seen
+    assert re.search(rb"[45]:\d\d left, asked Slack \(Ana\) \(SG-", seen), seen
     assert seen.endswith(b"\r\x1b[K")
     assert b"\n" not in seen

@@ -46,10 +46,10 @@ async def test_it_stops_in_good_order_and_hooks_hear_no(tmp_path: Path, number: 
         settings = settings_for(slack, tmp_path)
         h = House(slack, ana, settings, None)  # type: ignore[arg-type]
         async with serving(settings) as daemon:
-            hook = await h.start(h.event(command="git push origin main"), "--limit", "5")
+            hook = await h.start(h.event(command="git push origin main"), "--limit", "12")
             await h.card("git push origin main")
             daemon.send_signal(number)
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(100):
                 assert await daemon.wait() == 0
             ended = await h.ended(hook)
             assert (ended.code, ended.decision) == (2, "deny")
@@ -64,7 +64,7 @@ async def test_a_bad_token_ends_it_with_the_reason(tmp_path: Path) -> None:
             ({"approvers": "U0NOBODY"}, b"U0NOBODY"),
         ]:
             daemon = await spawn(settings_for(slack, tmp_path, **changes), "serve")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(100):
                 _, error = await daemon.communicate()
             assert daemon.returncode not in (0, None)
             assert words in error

@@ -39,7 +39,7 @@ def listening(home: Home, reply: bytes | None) -> Iterator[list[bytes]]:
         with connection, suppress(BrokenPipeError):
             asked.append(connection.recv(1000))
             if reply is None:
-                done.wait(10)
+                done.wait(100)
             else:
                 connection.sendall(reply)
 
@@ -134,7 +134,7 @@ async def test_a_database_that_is_away_keeps_nobody_from_the_status(
 ) -> None:
     async with running(alone(tmp_path, page_port=free_port()), ("web",)) as daemon:
         held = threading.Event()
-        busy = asyncio.ensure_future(daemon.store.database.run(lambda connection: held.wait(30)))
+        busy = asyncio.ensure_future(daemon.store.database.run(lambda connection: held.wait(100)))
         assert await _said(daemon) == {}
         held.set()
         await busy

@@ -46,7 +46,7 @@ async def program(
     )
 
 
-async def ended(process: asyncio.subprocess.Process, timeout: float = 30) -> Ran:
+async def ended(process: asyncio.subprocess.Process, timeout: float = 100) -> Ran:
     async with asyncio.timeout(timeout):
         stdout, stderr = await process.communicate()
     assert process.returncode is not None

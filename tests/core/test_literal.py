@@ -26,7 +26,7 @@ def passed(text: str) -> bytes:
     """What bash passes to each `git` of this text."""
     script = f'git() {{ printf \'%s\\0\' "$#" "$@"; }}\n{text}'
     env = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
-    return subprocess.run(["/bin/bash", "-c", script], env=env, capture_output=True, timeout=20).stdout
+    return subprocess.run(["/bin/bash", "-c", script], env=env, capture_output=True, timeout=100).stdout
 
 
 BODIES = [

@@ -125,11 +125,14 @@ class Storm:
         self.kills += 1
 
     async def dies(self, name: str, within: float) -> bool:
-        """Whether it died of what it was started with; else it is killed where it is."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(within):
-                await self.processes[name].wait()
-        by_itself = self.processes[name].returncode is not None
+        """Whether it died of what it was started with: before all that was asked has ended, or so many seconds after.
+        Else it is killed."""
+        ended = asyncio.create_task(self.processes[name].wait())
+        work = asyncio.create_task(asyncio.wait([asked.task for asked in self.asked] + self.runs))
+        await asyncio.wait({ended, work}, timeout=READY_S, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({ended}, timeout=within)
+        by_itself = ended.done()
+        work.cancel()
         await self.kill(name)
         return by_itself
 

@@ -69,7 +69,7 @@ async def test_a_full_disk(small: Path) -> None:
         hook, card = await h.asked("git push origin waits")
         await h.running.store.tidied()
         ballast = fill(small)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(100):
             while (await h.bash("sbox true")).decision == "allow":  # what is begun still has room
                 pass
         await refused(h)
@@ -81,7 +81,7 @@ async def test_a_full_disk(small: Path) -> None:
         if hook.returncode is None:
             await h.press(card, "Approve")
         assert (await h.ended(hook)).decision in ("allow", "deny")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             while (await status(h))["healthy"] is False:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
         await h.running.store.recorded()

@@ -79,7 +79,7 @@ async def test_what_was_withdrawn_takes_nobody_elses_buttons(tmp_path: Path) -> 
         await message.wait_for_update(lambda version: not version.buttons)
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(600)
 async def test_clicks_without_end_hold_up_no_card(tmp_path: Path) -> None:
     """Each is looked up, and the next ones come meanwhile."""
     async with house(tmp_path) as h:

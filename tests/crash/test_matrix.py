@@ -37,7 +37,7 @@ async def rounds(town: Storm, moments: list[tuple[str, str]]) -> set[tuple[str, 
     return met
 
 
-@pytest.mark.timeout(3600 if LONG else 600)
+@pytest.mark.timeout(14400 if LONG else 3600)
 @pytest.mark.parametrize("part", range(3))
 async def test_killed_at_every_step(part: int) -> None:
     async with storm("a", seed=part) as town:

@@ -63,7 +63,7 @@ class Desk:
         return request
 
     async def answer(self) -> Answer:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(100):
             return await self.waits.pop(0)
 
     async def click(self, asked: Request, choice: Choice = Choice.APPROVE, **changes: Any) -> Click:

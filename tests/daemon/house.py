@@ -85,14 +85,14 @@ class House:
         """Returns once it is on file that some card shows its request as it is since that was changed."""
         await self.on_file(tables.cards.c.revision > 0)
 
-    async def on_file(self, condition: ColumnElement[bool]) -> None:
-        """Returns once there is a card's row for which this holds."""
+    async def on_file(self, condition: ColumnElement[bool], rows: int = 1) -> None:
+        """Returns once there are so many cards' rows for which this holds."""
         query = select(tables.cards.c.id).where(condition)
-        async with asyncio.timeout(10):
-            while not await self.running.store.database.run(lambda c: c.execute(query).all()):  # noqa: ASYNC110
+        async with asyncio.timeout(100):
+            while len(await self.running.store.database.run(lambda c: c.execute(query).all())) < rows:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)  # a row tells nobody
 
-    async def ended(self, hook: asyncio.subprocess.Process, timeout: float = 20) -> Ended:
+    async def ended(self, hook: asyncio.subprocess.Process, timeout: float = 100) -> Ended:
         async with asyncio.timeout(timeout):
             stdout, stderr = await hook.communicate()
         assert hook.returncode is not None
@@ -111,7 +111,7 @@ class House:
         return hook, await self.card(command)
 
     async def card(self, text: str) -> Any:
-        return await self.ana.wait_for_message(lambda m: m.has_button("Approve") and text in m.plain(), timeout=10)
+        return await self.ana.wait_for_message(lambda m: m.has_button("Approve") and text in m.plain())
 
     async def press(self, card: Any, label: str, **forged: Any) -> Any:
         """The button's click as Slack would send it, also when the card does not show it any more."""
@@ -138,7 +138,7 @@ def settings_for(slack: LocalSlack, place: Path, **changes: Any) -> Settings:
         "approvers": "U0ANA",
         "home": place / "home",
         "socket": place / "run" / "gate.sock",
-        "wait": 30,
+        "wait": 300,
         "agent_port": 0,
         "page_port": 0,
     }

@@ -65,13 +65,13 @@ async def serving(
         try:
             told = asyncio.create_task(asyncio.get_running_loop().sock_recv(notify, 100))
             ended = asyncio.create_task(daemon.wait())
-            await asyncio.wait({told, ended}, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({told, ended}, timeout=60, return_when=asyncio.FIRST_COMPLETED)
             assert told.done(), f"the daemon did not start: {daemon.returncode}"
             assert told.result() == b"READY=1"
             yield daemon
             if daemon.returncode is None:
                 daemon.terminate()
-                async with asyncio.timeout(15):
+                async with asyncio.timeout(60):
                     _, error = await daemon.communicate()
                 assert (daemon.returncode, b"Traceback" in (error or b"")) == (0, False), error
         finally:
@@ -95,11 +95,11 @@ class Wire:
         self.writer.write(data)
         await self.writer.drain()
 
-    async def ask(self, event: dict[str, Any] | bytes, agent: str = "claude-code", limit: int = 60) -> None:
+    async def ask(self, event: dict[str, Any] | bytes, agent: str = "claude-code", limit: int = 330) -> None:
         body = event if isinstance(event, bytes) else json.dumps(event).encode()
         await self.send(b"slack-gate/1 %s %d %s %d -\n" % (agent.encode(), len(body), nonce(), limit) + body)
 
-    async def answer(self, timeout: float = 15) -> tuple[int, bytes]:
+    async def answer(self, timeout: float = 25) -> tuple[int, bytes]:
         """Code and bytes; the daemon closes after them."""
         async with asyncio.timeout(timeout):
             code, length = (await self.reader.readuntil(b"\n")).split()
@@ -107,12 +107,12 @@ class Wire:
         assert len(body) == int(length)
         return int(code), body
 
-    async def decision(self, timeout: float = 15) -> str:
+    async def decision(self, timeout: float = 25) -> str:
         code, body = await self.answer(timeout)
         assert code == 0
         return str(json.loads(body)["hookSpecificOutput"]["permissionDecision"])
 
-    async def hung_up(self, timeout: float = 15) -> bool:
+    async def hung_up(self, timeout: float = 25) -> bool:
         """Whether the daemon closes without a byte of an answer."""
         async with asyncio.timeout(timeout):
             try:

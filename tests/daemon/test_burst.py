@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from slack_gate.core.request import State
 from slack_gate.daemon.serve import running
 from slack_gate.local_slack.blocks import message_faults, total
 from slack_gate.local_slack.server import LocalSlack
+from slack_gate.store import tables
 from tests.daemon.house import House, house, settings_for
 from tests.daemon.serving import Wire
 from tests.daemon.test_faults import event
@@ -56,9 +58,10 @@ async def test_a_hundred_at_once(tmp_path: Path) -> None:
         settings = settings_for(slack, tmp_path, wait=120)
         async with running(settings) as daemon:
             h = House(slack, ana, settings, daemon)
+            started = time.monotonic()
             wires = await asked(h, commands)
             await slack.workspace.wait_for(lambda: True if len(live(h)) == 100 else None, 30, lambda: str(len(live(h))))
-            assert len(slack.calls(POST)) <= 10  # one a second
+            assert len(slack.calls(POST)) <= max(10, 3 + time.monotonic() - started)  # one a second
             assert [call for call in slack.calls(POST) if call.error] == []
             shown = {exact(text) for message in ana.messages for text in literals(message.blocks)}
             assert shown == set(commands)
@@ -73,7 +76,7 @@ async def test_a_hundred_at_once(tmp_path: Path) -> None:
                 label = next((label for label in message.buttons if label.startswith("Approve")), None)
                 every = [label for label in message.buttons if label.startswith("Approve all")]
                 await ana.click(message, every[0] if every else str(label))
-            answers = await asyncio.gather(*(wire.decision(timeout=30) for wire in wires[:50] + wires[51:]))
+            answers = await asyncio.gather(*(wire.decision(timeout=100) for wire in wires[:50] + wires[51:]))
             assert answers == ["allow"] * 99
             await slack.workspace.wait_for(lambda: None if live(h) else True, 60, lambda: str(live(h)))
             text = next(m for m in ana.messages if "n050" in m.plain()).plain()
@@ -138,7 +141,7 @@ async def test_a_list_that_slack_does_not_answer(tmp_path: Path) -> None:
             rows = await h.running.store.requests(20)
             return all(row.state is State.APPROVED for row in rows if (row.command or "").startswith("deploy"))
 
-        await asyncio.sleep(2.5)  # until each has looked for its message
+        await h.on_file(tables.cards.c.message == listed.ts, 6)  # each has looked for its message
         await h.ana.click(listed, every)
         assert await on_file()
         assert [await wire.decision() for wire in more] == ["allow"] * 6

@@ -29,7 +29,7 @@ async def test_clicks_that_do_not_match(tmp_path: Path, forged: dict[str, Any], 
         click = await h.press(card, "Approve", **forged)
         assert click.acknowledged
         person = eve if forged.get("user") == "U0EVE" else h.ana
-        answer = await person.wait_for_ephemeral(timeout=5)
+        answer = await person.wait_for_ephemeral()
         assert told in answer.plain()
         [request] = await h.running.store.requests(10)
         assert request.state == "pending"
@@ -40,7 +40,7 @@ async def test_a_digest_of_something_else_decides_nothing(tmp_path: Path) -> Non
         _, card = await h.asked("git push origin main")
         [request] = await h.running.store.requests(1)
         await h.press(card, "Approve", value=f"{request.id} {'0' * 64}")
-        assert "not the message or the content" in (await h.ana.wait_for_ephemeral(timeout=5)).plain()
+        assert "not the message or the content" in (await h.ana.wait_for_ephemeral()).plain()
         assert (await h.running.store.requests(1))[0].state == "pending"
 
 
@@ -77,7 +77,7 @@ async def test_the_first_click_wins_and_the_second_is_told(tmp_path: Path, first
         await h.ana.click(card, first)
         late = await h.press(card, second)
         assert late.acknowledged
-        assert f"Too late, nothing changed: Ana {said} it." in (await h.ana.wait_for_ephemeral(timeout=5)).plain()
+        assert f"Too late, nothing changed: Ana {said} it." in (await h.ana.wait_for_ephemeral()).plain()
         assert (await h.ended(hook)).decision == ("allow" if said == "approved" else "deny")
         assert [line["decision"] for line in h.log()] == ["pending", said, "click-ended"]
 
@@ -105,7 +105,7 @@ async def test_a_click_that_cannot_be_recorded_is_told_and_approves_nothing(tmp_
         log.rename(aside)
         log.mkdir()  # no line can be written
         await h.press(card, "Approve")
-        told = await h.ana.wait_for_ephemeral(lambda m: "Nothing was approved" in m.plain(), timeout=5)
+        told = await h.ana.wait_for_ephemeral(lambda m: "Nothing was approved" in m.plain())
         assert "cannot be written" in told.plain()
         assert (await h.ended(hook)).decision == "deny"
         remembered = await h.bash("touch b.txt")
@@ -120,7 +120,7 @@ async def test_always_sent_by_hand_for_what_cannot_be_remembered(tmp_path: Path)
         _, card = await h.asked("bash -c 'make deploy'")
         assert "Always" not in card.buttons
         await h.press(card, "Approve", action_id="always")
-        assert "can be remembered" in (await h.ana.wait_for_ephemeral(timeout=5)).plain()
+        assert "can be remembered" in (await h.ana.wait_for_ephemeral()).plain()
         assert await h.running.store.rules() == []
         assert (await h.running.store.requests(1))[0].state == "pending"
 
@@ -129,7 +129,7 @@ async def test_a_foreign_dialog_submission_decides_nothing(tmp_path: Path) -> No
     async with house(tmp_path) as h:
         hook, card = await h.asked("git push origin main")
         await h.ana.choose(card, "Deny with a reason")
-        modal = await h.ana.wait_for_modal(timeout=5)
+        modal = await h.ana.wait_for_modal()
         await h.ana.click(card, "Approve")
         assert (await h.ended(hook)).decision == "allow"
         result = await h.ana.submit(modal, {"reason": "too late"})
@@ -146,4 +146,4 @@ async def test_a_dialog_for_an_ended_request_is_not_opened(tmp_path: Path) -> No
         value = option["options"][0]["value"]
         action = {**option, "selected_option": option["options"][0]}
         await h.press(card, "Approve", action_id=option["action_id"], value=value, actions=[action])
-        assert "Too late" in (await h.ana.wait_for_ephemeral(timeout=5)).plain()
+        assert "Too late" in (await h.ana.wait_for_ephemeral()).plain()

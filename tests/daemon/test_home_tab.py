@@ -23,7 +23,7 @@ ANA = Hand("human-slack", "U0ANA", "Ana")
 
 
 async def home_with(person: Person, text: str, without: bool = False) -> Home:
-    return await person.wait_for_home(lambda home: (text in home.plain()) != without, timeout=30)
+    return await person.wait_for_home(lambda home: (text in home.plain()) != without)
 
 
 async def pending(h: House, command: str) -> Any:
@@ -234,7 +234,7 @@ async def test_three_hundred_requests_fit_and_each_can_be_reached(tmp_path: Path
 
 
 async def requests_filed(h: House, count: int) -> list[Any]:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         async for _ in h.running.changes.each():
             found = await h.running.store.requests(count)
             if len(found) == count:

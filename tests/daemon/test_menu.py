@@ -18,11 +18,11 @@ PUSH = "git push --tags origin main"
 
 async def modal(h: House, card: Any, label: str) -> Any:
     assert (await h.ana.choose(card, label)).acknowledged
-    return await h.ana.wait_for_modal(timeout=10)
+    return await h.ana.wait_for_modal()
 
 
 async def told(h: House) -> str:
-    return str((await h.ana.wait_for_ephemeral(timeout=10)).plain())
+    return str((await h.ana.wait_for_ephemeral()).plain())
 
 
 async def test_deny_with_a_usual_reason_and_own_words(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ async def test_always_with_scope(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
         hook, card = await h.asked("touch a", cwd="/srv/app")
         asks = await modal(h, card, "Always with scope")
-        asks = await h.ana.wait_for_modal(lambda one: "This session: 1 request" in one.plain(), timeout=10)
+        asks = await h.ana.wait_for_modal(lambda one: "This session: 1 request" in one.plain())
         assert "whatever its arguments:\ntouch\n" in asks.plain()
         await h.ana.submit(asks, {modals.REACH: "directory", modals.TIME: "good"})
         assert (await h.ended(hook)).decision == "allow"
@@ -113,7 +113,7 @@ async def test_always_over_something_denied_is_not_saved(tmp_path: Path) -> None
         await h.ended(hook)
         _, card = await h.asked("touch plain", cwd="/srv/app")
         asks = await modal(h, card, "Always with scope")
-        asks = await h.ana.wait_for_modal(lambda one: "it cannot be saved" in one.plain(), timeout=10)
+        asks = await h.ana.wait_for_modal(lambda one: "it cannot be saved" in one.plain())
         assert "was denied by Ana" in asks.plain()
         result = await h.ana.submit(asks)
         assert not result.closed and "denied" in result.errors[modals.REACH]

@@ -12,6 +12,7 @@ import pytest
 
 from slack_gate.core.request import State
 from slack_gate.daemon import outbox, posts, redraws, serve
+from slack_gate.daemon.posts import POST_S
 from slack_gate.daemon.serve import running
 from slack_gate.errors import StoreError
 from slack_gate.local_slack.server import LocalSlack
@@ -86,11 +87,11 @@ async def test_trouble_that_stays_is_told(
         assert ("HTTP 503" if "http_status" in trouble else "no answer") in ended.reason
         request = await only_request(h)
         assert request.state is State.UNDELIVERABLE
-        assert request.decided_at - request.created_at <= 2.0
+        assert request.decided_at - request.created_at <= 20  # of the 60 of the delay, and of the 300 of the wait
 
 
 async def test_the_limit_leaves_time_to_tell_within_fifteen_seconds() -> None:
-    assert posts.POST_S <= 14
+    assert POST_S <= 14
     assert link.DOWN_S + outbox.WATCH_S <= 25
 
 
@@ -228,10 +229,10 @@ async def test_a_post_performed_after_its_request_has_ended_is_redrawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(posts, "POST_S", 1.5)
-    monkeypatch.setattr(redraws, "LATE_S", 3.0)
+    monkeypatch.setattr(redraws, "LATE_S", 15.0)
     async with house(tmp_path) as h:
         first, seen = await h.asked("git push origin first")
-        await h.slack.cause("chat.postMessage late 3")
+        await h.slack.cause("chat.postMessage late 10")
         assert "no answer in" in (await h.bash("git push origin main")).reason
         assert h.ana.messages == [seen]
         card = await h.card("git push origin main")
@@ -246,7 +247,7 @@ async def test_a_daemon_killed_while_it_posts_asks_with_one_card(tmp_path: Path)
         h = House(slack, ana, settings, None)  # type: ignore[arg-type]  # a process of its own, which can be killed
         async with serving(settings) as daemon:
             await h.asked("git push origin first")
-            await slack.cause("chat.postMessage late 0.5")
+            await slack.cause("chat.postMessage late 3")
             hook = await h.start(h.event(command="git push origin main"))
             await slack.workspace.wait_for(lambda: len(slack.calls(POST)) == 2 or None, 10, lambda: "no post began")
             daemon.kill()
@@ -308,7 +309,7 @@ async def test_a_failing_redraw_is_repeated_until_the_buttons_are_gone(
             h.slack.fail_next(UPDATE, **trouble)
         await h.ana.click(card, "Approve")
         assert (await h.ended(hook)).decision == "allow"  # a decision does not wait for its picture
-        after = await card.wait_for_update(lambda m: not m.buttons, timeout=10)
+        after = await card.wait_for_update(lambda m: not m.buttons)
         assert "Approved by Ana" in after.plain()
         assert len(h.slack.calls(UPDATE)) == len(troubles) + 1
 
@@ -342,7 +343,7 @@ async def test_a_deleted_message_is_not_redrawn_for_ever(tmp_path: Path) -> None
 async def test_a_slow_redraw_holds_up_no_new_card(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
         hook, card = await h.asked("git push origin main")
-        h.slack.fail_next(UPDATE, delay=8)
+        h.slack.fail_next(UPDATE, delay=100)
         await h.ana.click(card, "Approve")
         await h.ended(hook)
         await h.asked("git push origin next")
@@ -407,12 +408,12 @@ async def test_a_database_that_is_away_for_a_moment(
             h.slack.fail_next(POST, http_status=500)
         hook = await h.start(h.event(command="git push origin main"))
         await h.slack.workspace.wait_for(lambda: h.ana.messages or None, 10, lambda: "no card")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(100):
             await was_away.wait() if method in ("due", "next_due", "posted") else None
         await h.ana.click(h.ana.messages[-1], "Approve")
         assert (await h.ended(hook)).decision == "allow"
         await h.ana.messages[-1].wait_for_update(lambda m: not m.buttons)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(100):
             await was_away.wait()
         assert len(h.ana.messages) == 1
 
@@ -422,10 +423,10 @@ async def test_a_database_that_is_away_for_a_moment(
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A link's silence counts after 2 s instead of 25."""
+    """A link's silence counts after 6 s instead of 25."""
     monkeypatch.setattr(line, "PING_S", 0.2)
-    monkeypatch.setattr(line, "SILENT_S", 1.0)
-    monkeypatch.setattr(link, "DOWN_S", 2.0)
+    monkeypatch.setattr(line, "SILENT_S", 3.0)
+    monkeypatch.setattr(link, "DOWN_S", 6.0)
     monkeypatch.setattr(outbox, "WATCH_S", 0.1)
 
 
@@ -442,7 +443,7 @@ async def test_a_card_posted_while_the_link_is_dead_is_undeliverable(tmp_path: P
         await cut_off(h)
         hook, card = await h.asked("git push origin main")
         ended = await h.ended(hook)
-        assert "the link to Slack has been silent for 2 s" in ended.reason
+        assert "the link to Slack has been silent for 6 s" in ended.reason
         assert (await only_request(h)).state is State.UNDELIVERABLE
         after = await card.wait_for_update(lambda m: not m.buttons)
         assert "Could not be asked" in after.plain()
@@ -479,7 +480,7 @@ async def test_a_request_that_can_be_decided_elsewhere_outlives_a_dead_link(
         hook, card = await h.asked("git push origin main")
         await known_on_file(h, card.ts)
         await cut_off(h)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(100):
             while seen[0]._down() is None:  # noqa: ASYNC110 - silence tells nobody
                 await asyncio.sleep(0.02)
         await seen[0]._cards.waiting()  # a round of the watch

@@ -98,7 +98,7 @@ async def test_an_emoji_does_not_approve_a_change_that_its_card_cuts(tmp_path: P
         async with house(tmp_path, reactions=True) as h:
             hook = await h.start(h.event("Write", file_path=file.name, content="x\n"))
             card = await h.card(file.name)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(100):
                 while await h.running.controls.card_at(card.channel, card.ts) is None:  # noqa: ASYNC110 - no event tells
                     await asyncio.sleep(0.05)
             await h.ana.react(card, "+1")

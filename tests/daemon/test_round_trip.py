@@ -37,7 +37,7 @@ async def test_a_reason_reaches_the_agent(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
         hook, card = await h.asked("git push origin main")
         await h.ana.choose(card, "Deny with a reason")
-        modal = await h.ana.wait_for_modal(timeout=5)
+        modal = await h.ana.wait_for_modal()
         result = await h.ana.submit(modal, {"reason": "use a release branch"})
         ended = await h.ended(hook)
         assert result.closed
@@ -47,7 +47,7 @@ async def test_a_reason_reaches_the_agent(tmp_path: Path) -> None:
 
 
 async def test_nobody_answers(tmp_path: Path) -> None:
-    async with house(tmp_path, wait=1) as h:
+    async with house(tmp_path, wait=4) as h:
         hook, card = await h.asked("git push origin main")
         ended = await h.ended(hook)
         assert (ended.code, ended.decision) == (0, "deny")
@@ -56,7 +56,7 @@ async def test_nobody_answers(tmp_path: Path) -> None:
         assert "expired" in after.plain()
         late = await h.press(card, "Approve")
         assert late.acknowledged
-        told = await h.ana.wait_for_ephemeral(timeout=5)
+        told = await h.ana.wait_for_ephemeral()
         assert "Too late" in told.plain()
         assert "pproved" not in told.plain() + after.plain()
         assert [line["decision"] for line in h.log()] == ["pending", "expired", "click-ended"]

@@ -31,7 +31,7 @@ def said(h: House, card: Any) -> list[Any]:
     return [message for message in h.ana.messages if message.thread_ts == card.ts]
 
 
-async def note(h: House, card: Any, text: str, timeout: float = 30) -> Any:
+async def note(h: House, card: Any, text: str, timeout: float = 100) -> Any:
     return await h.ana.wait_for_message(lambda m: m.thread_ts == card.ts and text in m.plain(), timeout)
 
 

@@ -39,7 +39,7 @@ def decisions(h: House) -> list[str]:
 
 async def undelivered(h: House) -> None:
     """Returns once it is logged that Slack did not take the card."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         while "undelivered" not in decisions(h):  # noqa: ASYNC110
             await asyncio.sleep(0.02)  # a line tells nobody
 

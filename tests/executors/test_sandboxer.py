@@ -140,13 +140,13 @@ async def test_a_body_cut_short() -> None:
 
 
 async def test_an_answer_that_never_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandboxer, "ANSWER_S", 0.2)
+    monkeypatch.setattr(sandboxer, "ANSWER_S", 1.0)
 
     async def silence(_: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(20)
+        await asyncio.sleep(100)
 
     async with api(silence) as (server, executor):
-        result = await run(executor, timeout=0.2)
+        result = await run(executor, timeout=1)
     assert (result.exit_code, result.known) == (None, False) and len(server.requests) == 1
 
 
@@ -185,7 +185,7 @@ async def test_the_key_follows_no_redirect() -> None:
 
 
 async def test_only_what_never_reached_the_server_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandboxer, "PAUSE_S", 0.3)
+    monkeypatch.setattr(sandboxer, "PAUSE_S", 1.0)
     port = free_port()
     async with Sandboxer(f"http://127.0.0.1:{port}", "sb_1", KEY) as executor:
         result = await run(executor)

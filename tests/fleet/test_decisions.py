@@ -55,7 +55,7 @@ async def test_a_text_changed_on_another_daemon_is_what_runs(url: str) -> None:
         hook, card = await town.asked("a", "git push --tags origin main")
         request = await newest(a)
         await press(b, card, request, Choice.APPROVE, f"GH_TOKEN={SECRET} git push origin main")
-        ended = await a.ended(hook, 60)
+        ended = await a.ended(hook)
         assert ended.decision == "allow", ended.reason
         assert ended.output["updatedInput"]["command"] == f"GH_TOKEN={SECRET} git push origin main"
         assert "Ana changed the command" in ended.output["additionalContext"]
@@ -73,7 +73,7 @@ async def test_a_changed_text_must_please_the_policy_of_the_daemon_that_answers(
         a, b = await town.start("a", wait=300), await town.start("b", wait=300)
         hook, card = await town.asked("a", "git push origin main")
         await press(b, card, await newest(a), Choice.APPROVE, "deploy --now")
-        ended = await a.ended(hook, 60)
+        ended = await a.ended(hook)
         assert ended.decision == "deny"
         assert "approved with a change that cannot run here" in ended.reason
         assert [line["decision"] for line in a.log()][-2:] == ["approved", "refused"]
@@ -88,11 +88,11 @@ async def test_a_changed_text_that_nobody_takes_is_not_kept(url: str, monkeypatc
         request = await newest(a)
         hook.kill()
         await hook.wait()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(100):
             while a.running.gate._attendance._callers:  # noqa: ASYNC110 - the daemon notices that it has gone
                 await asyncio.sleep(0.02)
         await press(b, card, request, Choice.APPROVE, f"GH_TOKEN={SECRET} git push")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(100):
             while await kept(b):  # noqa: ASYNC110 - a row tells nobody
                 await asyncio.sleep(0.1)
 
@@ -113,7 +113,7 @@ async def _approved_elsewhere(url: str, file: Path, change: bool) -> None:
         if change:
             file.write_text("a = 3\n")
         await press(b, card, await newest(a), Choice.APPROVE)
-        ended = await a.ended(hook, 60)
+        ended = await a.ended(hook)
         assert ended.decision == ("deny" if change else "allow")
         assert ("the file has changed since" in ended.reason) == change
         assert a.running.gate._shown_files == set()
@@ -136,8 +136,8 @@ async def test_a_rule_saved_on_another_daemon_lets_go_what_it_covers(
         other, _ = await town.asked("a", "chmod +x /srv/other")
         asked, card = await town.asked("b", "mkdir /srv/asked")
         await press(b, card, await newest(b), Choice.ALWAYS)
-        assert (await b.ended(asked, 60)).decision == "allow"
-        ended = await a.ended(waits, 60)
+        assert (await b.ended(asked)).decision == "allow"
+        ended = await a.ended(waits)
         assert ended.decision == "allow", ended.reason
         assert other.returncode is None
         last = [line for line in a.log() if line["decision"] == "approved"]
@@ -155,7 +155,7 @@ async def test_a_remote_is_not_remembered_where_its_repository_is_not(url: str) 
         assert click.verdict is Verdict.UNFIT and "its agent waits for" in click.why, click
         assert await b.running.store.rules() == [] and hook.returncode is None
         await press(b, card, request, Choice.APPROVE)
-        assert (await a.ended(hook, 60)).decision == "allow"
+        assert (await a.ended(hook)).decision == "allow"
 
 
 async def test_a_rule_lets_nothing_go_that_the_policy_there_has_asked(
@@ -170,7 +170,7 @@ async def test_a_rule_lets_nothing_go_that_the_policy_there_has_asked(
         waits, waiting = await town.asked("a", "mkdir /srv/waits")
         asked, card = await town.asked("b", "mkdir /srv/asked")
         await press(b, card, await newest(b), Choice.ALWAYS)
-        assert (await b.ended(asked, 60)).decision == "allow"
+        assert (await b.ended(asked)).decision == "allow"
         looked = asyncio.Event()
         look = a.running.store.rules
 
@@ -180,11 +180,11 @@ async def test_a_rule_lets_nothing_go_that_the_policy_there_has_asked(
             return found
 
         monkeypatch.setattr(a.running.store, "rules", rules)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(100):
             await looked.wait()
         assert waits.returncode is None
         await a.press(waiting, "Deny")
-        assert (await a.ended(waits, 60)).decision == "deny"
+        assert (await a.ended(waits)).decision == "deny"
 
 
 async def test_a_press_whose_record_seemed_to_fail_and_did_not(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +200,7 @@ async def test_a_press_whose_record_seemed_to_fail_and_did_not(url: str, monkeyp
 
         monkeypatch.setattr(b.running.store, "decided", cut)
         await press(b, card, await newest(a), Choice.APPROVE)
-        assert (await a.ended(hook, 60)).decision == "allow"
+        assert (await a.ended(hook)).decision == "allow"
         _, other = await town.asked("a", "git push origin next")
         monkeypatch.setattr(b.running.store, "decided", _lost)
         with pytest.raises(StoreError):

@@ -86,19 +86,19 @@ async def test_a_lost_notice_costs_a_sweep_and_no_more(url: str, monkeypatch: py
         hook, _ = await town.asked("a", "git push origin x")
         [row] = await a.running.store.requests(1)
         assert await b.running.store.cancelled(row.id, "caller", row.created_at + 1)
-        assert (await a.ended(hook, 10)).decision == "deny"
+        assert (await a.ended(hook)).decision == "deny"
 
 
 async def on_file(house: House) -> None:
     """Returns once it knows where its card stands; until then no other daemon draws it."""
     database, known = house.running.store.database, select(cards.c.message)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         while not await database.run(lambda c: c.execute(known).scalar()):  # noqa: ASYNC110 - a row tells nobody
             await asyncio.sleep(0.05)
 
 
 async def test_what_a_dead_daemon_left_is_ended_by_another(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet, "DEAD_S", 2.0)
+    monkeypatch.setattr(fleet, "DEAD_S", 8.0)
     monkeypatch.setattr(fleet, "SWEEP_S", 0.3)
     async with street(url) as town:
         a, b = await town.start("a"), await town.start("b")
@@ -113,7 +113,7 @@ async def test_what_a_dead_daemon_left_is_ended_by_another(url: str, monkeypatch
             assert found is not None
             return found.state
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             while await state() is State.PENDING:  # noqa: ASYNC110 - a row tells nobody
                 await asyncio.sleep(0.1)
         assert await state() is State.CANCELLED
@@ -125,7 +125,6 @@ async def test_what_a_dead_daemon_left_is_ended_by_another(url: str, monkeypatch
 
 
 async def test_a_daemon_without_slack_is_asked_for_by_the_others(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet, "FRESH_S", 2.0)
     monkeypatch.setattr(fleet, "SWEEP_S", 0.3)
     async with street(url) as town:
         await town.start("a")
@@ -139,14 +138,13 @@ async def test_a_daemon_without_slack_is_asked_for_by_the_others(url: str, monke
 async def test_when_nobody_hears_slack_any_more_whoever_waits_is_told(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet, "FRESH_S", 2.0)
     monkeypatch.setattr(fleet, "SWEEP_S", 0.3)
     async with street(url) as town:
         await town.start("a")
         b = await town.start("b", "web", page_port=free_port())
         hook, _ = await town.asked("b", "git push origin x")
         await town.stop("a")
-        ended = await b.ended(hook, 20)
+        ended = await b.ended(hook)
         assert ended.decision == "deny"
         assert "no daemon on this database hears Slack" in ended.reason
         assert "127.0.0.1" in ended.reason
@@ -176,7 +174,7 @@ async def test_a_database_that_is_away_means_no_and_comes_back() -> None:
             assert told["healthy"] is False
             assert "database" in told["fault"]
             own.start()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(100):
                 while not all([(await status(town.houses[name]))["healthy"] for name in "ab"]):  # noqa: ASYNC110
                     await asyncio.sleep(0.1)
             await a.press(card, "Approve")

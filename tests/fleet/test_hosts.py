@@ -15,7 +15,7 @@ from tests.crash.storm import Storm, storm
 from tests.fleet.network import network, relayed
 from tests.store.server import binaries, server
 
-SOON = 60
+SOON = 120
 
 
 async def answer(town: Storm, number: int) -> tuple[str, str]:
@@ -27,7 +27,7 @@ async def answer(town: Storm, number: int) -> tuple[str, str]:
     return found["permissionDecision"], found["permissionDecisionReason"]
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 async def test_a_host_that_is_cut_off_and_comes_back() -> None:
     if binaries() is None:
         pytest.skip("PostgreSQL's server is not installed (Debian package `postgresql`)")

@@ -14,7 +14,7 @@ TOTAL, RUNS, AT_ONCE, KILLS = (4_000, 100, 200, 40) if LONG else (250, 10, 100, 
 PACE = 60.0  # messages a second that this Slack takes
 
 
-@pytest.mark.timeout(14400 if LONG else 900)
+@pytest.mark.timeout(14400 if LONG else 3600)
 async def test_four_daemons(postgresql: Server) -> None:
     async with storm("abcd", seed=2, url=postgresql.new_database(), pace=PACE, wait=240) as town:
         for name in town.settings:

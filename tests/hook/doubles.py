@@ -23,7 +23,7 @@ from slack_gate import hook_client, hook_wire
 
 ROOT = Path(__file__).resolve().parents[2]
 HOOK = ROOT / "slack_gate" / "hook.py"
-LIMIT = 20  # seconds; no test waits this long unless the client hangs
+LIMIT = 60  # seconds; no test waits this long unless the client hangs
 ALLOW = b'{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"allow"}}\n'
 EVENT = b'{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"ls"}}'
 

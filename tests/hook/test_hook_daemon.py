@@ -348,10 +348,10 @@ def test_no_withdrawal_goes_into_a_half_sent_event() -> None:
 def test_a_long_wait_starts_the_thirty_seconds_anew(serve: Serve, agent: Agent) -> None:
     def hold_a_while(connection: socket.socket) -> None:
         hang_up(connection)
-        time.sleep(0.3)
+        time.sleep(0.6)
 
-    serve(*[hold_a_while] * 4, answer(0, ALLOW))
-    assert agent.ask(patch={"hook_wire.HELD": 0.1, "hook_wire.RESEND_FOR": 0.5}) == Result(0, ALLOW, b"")
+    serve(*[hold_a_while] * 5, answer(0, ALLOW))
+    assert agent.ask(patch={"hook_wire.HELD": 0.1, "hook_wire.RESEND_FOR": 2.0}) == Result(0, ALLOW, b"")
 
 
 @pytest.mark.skipif(not os.environ.get("SLACK_GATE_LONG"), reason="takes 30 s; set SLACK_GATE_LONG=1")
@@ -359,7 +359,7 @@ def test_a_daemon_is_awaited_for_thirty_seconds(serve: Serve, agent: Agent) -> N
     serve(hang_up)
     before = time.monotonic()
     assert "the daemon went away" in agent.ask(timeout=60).denied()
-    assert 30 <= time.monotonic() - before < 32
+    assert 30 <= time.monotonic() - before < 60
 
 
 def test_a_daemon_that_became_foreign_is_not_asked_again(serve: Serve, each: Agent) -> None:
@@ -377,7 +377,7 @@ def test_a_daemon_that_became_foreign_is_not_asked_again(serve: Serve, each: Age
 
 def test_at_the_deadline_the_request_is_withdrawn(serve: Serve, each: Agent) -> None:
     daemon = serve(hold := Held())
-    reason = each.ask("--limit", "1", "--unreachable", "ask").denied()
+    reason = each.ask("--limit", "2", "--unreachable", "ask").denied()
     assert "no answer came in time, so this call did not run" in reason
     assert not [word for word in FORBIDDEN_WORDS if word in reason.lower()]
     daemon.end()
@@ -386,23 +386,23 @@ def test_at_the_deadline_the_request_is_withdrawn(serve: Serve, each: Agent) -> 
 
 def test_half_an_answer_is_no_answer(serve: Serve, each: Agent) -> None:
     daemon = serve(hold := Held(first=answer(0, ALLOW)[:-1]))
-    assert "no answer came in time" in each.ask("--limit", "1").denied()
+    assert "no answer came in time" in each.ask("--limit", "2").denied()
     daemon.end()
     assert hold.rests == [b"withdraw\n"]
 
 
 def test_a_whole_answer_needs_its_end(serve: Serve, each: Agent) -> None:
     serve(Held(first=answer(0, ALLOW)))
-    assert "no answer came in time" in each.ask("--limit", "1").denied()
+    assert "no answer came in time" in each.ask("--limit", "2").denied()
 
 
 def test_the_deadline_ends_the_search_for_a_daemon_too(serve: Serve, each: Agent) -> None:
     serve(hang_up)
-    assert "no answer came in time" in each.ask("--limit", "1").denied()
+    assert "no answer came in time" in each.ask("--limit", "2").denied()
 
 
 def test_the_deadline_ends_a_stalled_stdin(agent: Agent) -> None:
-    with agent.start("--limit", "1", patch={"hook_client.STDIN_IDLE": 100}) as process:
+    with agent.start("--limit", "2", patch={"hook_client.STDIN_IDLE": 100}) as process:
         assert process.stdout and process.stderr
         result = Result(process.wait(LIMIT), process.stdout.read(), process.stderr.read())
     assert "did not finish sending its event" in result.denied()
@@ -417,7 +417,7 @@ def test_a_daemon_that_does_not_read_is_left_at_the_deadline(serve: Serve, each:
         rests.append(read_to_the_end(connection))
 
     daemon = serve(read_late)
-    assert "no answer came in time" in each.ask("--limit", "1", event=b"x" * 5_000_000).denied()
+    assert "no answer came in time" in each.ask("--limit", "2", event=b"x" * 5_000_000).denied()
     done.set()
     daemon.end()
     assert not rests[0].endswith(b"withdraw\n")  # it would be read as part of the event
@@ -428,7 +428,7 @@ def test_a_full_queue_is_waited_for(each: Agent) -> None:
         listener.bind(str(each.socket))
         listener.listen(0)
         first.connect(str(each.socket))
-        reason = each.ask("--limit", "1", "--unreachable", "ask").denied()
+        reason = each.ask("--limit", "2", "--unreachable", "ask").denied()
         assert "no answer came in time" in reason
 
         def serve_both() -> None:

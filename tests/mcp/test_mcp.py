@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -79,11 +80,11 @@ async def test_asked_with_progress_and_run(h: House, work: Path, mode: str) -> N
         asking = asyncio.create_task(client.call_tool("run_command", arguments, progress_callback=progress))
         card = await h.card("echo one")
         assert "to look" in card.plain()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             await heard.wait()
         await h.ana.click(card, "Approve")
         result = await asking
-    assert told[0].startswith("Waiting for Slack (Ana): 0:2"), told
+    assert re.match(r"Waiting for Slack \(Ana\): [45]:\d\d", told[0]), told
     assert (result.is_error, text(result)) == (False, f"one\n{work}\n[stderr]\ntwo")
     assert h.log()[-1]["exitCode"] == 0
 
@@ -114,7 +115,7 @@ async def test_denied_is_an_error_with_the_persons_words(h: House, work: Path) -
     [
         ("sbox true", {}, False, "[exit code 0]"),
         ("sbox sh -c 'echo a; exit 3'", {}, True, "a\n[exit code 3]"),
-        ("sbox sh -c 'echo a; sleep 60'", {"timeoutSeconds": 1}, True, "a\n[It ran longer than it may and was ended.]"),
+        ("sbox sh -c 'echo a; sleep 60'", {"timeoutSeconds": 5}, True, "a\n[It ran longer than it may and was ended.]"),
         ("sbox pwd", {"cwd": "below"}, False, "{work}/below"),
         ("sbox pwd", {"cwd": "/etc"}, True, "cwd must lie in"),
         ("sbox pwd", {"timeoutSeconds": "7"}, True, "timeoutSeconds"),
@@ -161,7 +162,7 @@ async def test_when_the_client_is_gone_it_is_withdrawn(h: House, work: Path) -> 
     card = await h.card("make deploy")
     process.stdin.close()
     await card.wait_for_update(lambda version: "Withdrawn" in version.plain())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         await process.wait()
 
 
@@ -248,7 +249,7 @@ async def test_first_progress_without_a_word_of_the_daemon(
         session = Session()
 
     task = asyncio.create_task(mcp_server._Progress(Ctx()).told())  # type: ignore[arg-type]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(100):
         await told.wait()
     task.cancel()
 

@@ -11,12 +11,19 @@ import pytest
 from slack_gate.core.event import RUNS, ToolEvent
 from slack_gate.daemon.house import Caller
 from slack_gate.daemon.runs import Unwatched
-from slack_gate.slack import reactions
+from slack_gate.slack import messenger, reactions
 from tests.daemon.house import House, house
 
 
+@pytest.fixture(autouse=True)
+def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow machine too an emoji can be quicker than the second look, and waits for it."""
+    monkeypatch.setattr(messenger, "RETRY_S", 3.0)
+    monkeypatch.setattr(reactions, "SOON_S", (*reactions.SOON_S, 10.0, 30.0))
+
+
 async def unanswered(h: House, command: str) -> Any:
-    """A hook, and its card, of which Slack's answer to the post was lost: it is found again a second later."""
+    """A hook, and its card, of which Slack's answer to the post was lost: it is found again some seconds later."""
     hook, first = await h.asked("git push origin first")
     await h.ana.click(first, "Deny")
     await h.ended(hook)
@@ -48,12 +55,12 @@ async def test_one_that_slack_brings_twice_counts_once(tmp_path: Path) -> None:
 
 async def test_it_approves_no_text_that_is_not_in_the_thread_yet(tmp_path: Path) -> None:
     async with house(tmp_path, reactions=True) as h:
-        h.slack.fail_next("files.completeUploadExternal", delay=1.0)
+        h.slack.fail_next("files.completeUploadExternal", delay=10.0)
         hook = await h.start(h.event(command="echo " + "x" * 9000))
-        card = await h.ana.wait_for_message(lambda message: message.has_button("Deny"), timeout=20)
+        card = await h.ana.wait_for_message(lambda message: message.has_button("Deny"))
         assert not card.has_button("Approve")
         await h.ana.react(card, "+1")
-        assert "shows whole" in (await h.ana.wait_for_ephemeral(timeout=20)).plain()
+        assert "shows whole" in (await h.ana.wait_for_ephemeral()).plain()
         assert (await h.running.store.requests(1))[0].state == "pending"
         await h.ana.react(card, "-1")
         assert (await h.ended(hook)).decision == "deny"

@@ -71,7 +71,7 @@ async def test_another_daemons_files_are_said_to_be_there(tmp_path: Path, outsid
             "slack",
         )
         h.running.changes.wake()
-        other = await h.ana.wait_for_message(lambda m: m.ts != card.ts and m.has_button("Approve"), timeout=20)
+        other = await h.ana.wait_for_message(lambda m: m.ts != card.ts and m.has_button("Approve"))
         said = "The file is on box-2: what stands in it now is not shown here"
         assert said in other.plain() and "port = 8080" in other.plain() and "-port" not in other.plain()
         assert said in (await h.ana.wait_for_home(lambda home: "box-2" in home.plain())).plain()

@@ -53,7 +53,7 @@ class Server:
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         command = [*_unprivileged(), str(_found() / "postgres"), "-D", str(self.place / "data"), *options]
         self.process = subprocess.Popen([*self.within, *command], stdout=log, stderr=log)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 100
         while not self._answers():
             assert self.process.poll() is None, (self.place / "server.log").read_text()
             assert time.monotonic() < deadline, (self.place / "server.log").read_text()
@@ -67,7 +67,7 @@ class Server:
         """SIGINT: at once, in good order. SIGKILL would leave its children; SIGQUIT is its crash."""
         if self.process is not None:
             self.process.send_signal(number)
-            self.process.wait(30)
+            self.process.wait(100)
             self.process = None
 
     def url(self, database: str) -> str:

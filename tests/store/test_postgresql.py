@@ -156,10 +156,10 @@ async def test_lines_that_several_works_brought_stand_in_the_file_in_their_order
             await submitted(a, _numbered(number))
         await b.decided(click(request="SG-0"), (), (), NOW)
         together, between = threading.Event(), threading.Event()
-        held = asyncio.create_task(a.transact(lambda tx: together.wait(10)))
+        held = asyncio.create_task(a.transact(lambda tx: together.wait(60)))
         works = [
             a.settled("SG-0"),
-            a.transact(lambda tx: between.wait(10)),
+            a.transact(lambda tx: between.wait(60)),
             a.answered(GREEN),
             a.settled("SG-1"),
             a.answered(GREEN),
@@ -215,7 +215,7 @@ async def test_a_decision_whose_connection_is_lost_is_not_made_again(
             other.execute("SELECT * FROM requests FOR UPDATE")
             click_ = asyncio.create_task(b.decided(click(), (), (), NOW))
             blocked = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(100):
                 while (found := other.execute(blocked).fetchone()) is None:  # noqa: ASYNC110 - a lock tells nobody
                     await asyncio.sleep(0.02)
             other.execute("SELECT pg_terminate_backend(%s)", found)
@@ -254,7 +254,7 @@ async def test_a_daemon_hears_of_what_others_committed_and_of_nothing_else(place
         with pytest.raises(StoreError):
             await a.transact(_told_and_failed)
         await a.submitted(_numbered(2), [], "slack")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(100):
             assert await anext(heard) == "SG-2"
         await heard.aclose()
 

@@ -42,7 +42,7 @@ class Sitting:
         (front,) = Path(f"/proc/{self.daemon.pid}/task/{self.daemon.pid}/children").read_text().split()
         os.kill(int(front), signal.SIGUSR1)
 
-    async def reads(self, text: str, times: int = 1, timeout: float = 20) -> str:
+    async def reads(self, text: str, times: int = 1, timeout: float = 100) -> str:
         """Waits until `text` has been written so often; all that was written, line ends as `\\n`."""
         try:
             async with asyncio.timeout(timeout):
@@ -57,7 +57,7 @@ class Sitting:
         """Waits for the prompt below the question about `command`; what is typed sooner is thrown away."""
         question = f"Agent wants to run:\n  {command}\n"
         await self.reads(question)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             while PROMPT not in self.text.rpartition(question)[2]:
                 self.news.clear()
                 await self.news.wait()
@@ -137,7 +137,7 @@ async def sitting(
     asyncio.get_running_loop().add_reader(ours, one.hear, ours)
     try:
         assert daemon.stderr is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             said = b""
             while b"waiting for hooks" not in said:
                 line = await daemon.stderr.readline()
@@ -147,7 +147,7 @@ async def sitting(
     finally:
         if daemon.returncode is None:
             daemon.terminate()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             said += (await daemon.communicate())[1]
         asyncio.get_running_loop().remove_reader(ours)
         for end in {ours, typing}:
@@ -161,4 +161,4 @@ async def sitting(
 def alone(place: Path, **changes: object) -> Settings:
     """Settings of a daemon without Slack."""
     values = {"home": place / "home", "socket": place / "run" / "gate.sock", "agent_port": 0, "page_port": 0}
-    return Settings(**{**values, "wait": 30, **changes})  # type: ignore[arg-type]
+    return Settings(**{**values, "wait": 300, **changes})  # type: ignore[arg-type]

@@ -57,7 +57,7 @@ class Pipes:
         os.write(self._typing, text.encode())
 
     async def reads(self, text: str, times: int = 1) -> str:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             while self.seen.count(text) < times:
                 await terminal_readable(self._reading)
                 self.seen += os.read(self._reading, 65536).decode()

@@ -30,7 +30,7 @@ TOOL = Path(__file__).with_name("seed_tool.py")
 FIELDS = ["exitCode", "stdout", "stderr", "timedOut", "commandId", "code", "error"]
 
 
-async def raw(port: int, text: bytes, timeout: float = 20) -> bytes:
+async def raw(port: int, text: bytes, timeout: float = 100) -> bytes:
     """What comes back for these bytes, until the server closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(text)
@@ -75,19 +75,20 @@ async def test_a_person_approves_what_is_asked(doors: Doors) -> None:
 
 
 async def test_a_refusal_and_a_time_out_have_different_words(home: Path) -> None:
-    async with opened(home, wait=2) as doors:
+    async with opened(home) as doors:
         task, request = await doors.asking(command="make all")
         assert await doors.decide(request, "0", reason="not  on\na Friday") == 303
         refused = await task
         assert (refused["decision"], refused["by"]) == ("denied", "human-web")
         assert "not on a Friday" in refused["message"]
+    async with opened(home, wait=2) as doors:
         late = await doors.run(command="make all")
         assert (late["decision"], late["by"]) == ("denied", "timeout")
         assert "Nobody answered" in late["message"] and late["message"] != refused["message"]
 
 
 async def test_the_commands_own_time_out(doors: Doors) -> None:
-    task, request = await doors.asking(command="echo begun; sleep 300", timeoutSeconds=1)
+    task, request = await doors.asking(command="echo begun; sleep 300", timeoutSeconds=5)
     await doors.decide(request)
     answer = await task
     assert (answer["timedOut"], answer["exitCode"], answer["stdout"]) == (True, None, "begun\n")
@@ -326,11 +327,11 @@ async def test_a_caller_that_goes_ends_what_runs(doors: Doors) -> None:
     beat = doors.projects / "beat"
     task, request = await doors.asking(command="while :; do echo >> beat; sleep 0.1; done", timeoutSeconds=300)
     await doors.decide(request)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         while not beat.exists():  # noqa: ASYNC110  (a file has no event)
             await asyncio.sleep(0.05)
     task.cancel()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         async for _ in doors.daemon.changes.each():
             row = await doors.daemon.store.request(request.id)
             if row is not None and row.state is State.FINISHED:
@@ -351,7 +352,7 @@ async def test_a_client_that_sends_slowly_is_closed(home: Path, monkeypatch: pyt
         assert await raw(port, b"POST /run HTTP/1.1\r\nHost: 127") == b""
         slow = request_text(port, b"", "Content-Type: application/json").replace(b"Length: 0", b"Length: 20")
         assert (await raw(port, slow + b"{")).startswith(b"HTTP/1.1 408")
-        assert time.monotonic() - started < 15
+        assert time.monotonic() - started < 60
         assert (await doors.run(command="pwd"))["exitCode"] == 0
 
 
@@ -393,7 +394,7 @@ async def test_a_daemon_that_stops_withdraws_what_waits(home: Path) -> None:
             call = asyncio.create_task(caller.post(doors.run_url, json={"command": "make all"}))
             (request,) = await doors.pending()
             started = time.monotonic()
-        assert time.monotonic() - started < 20
+        assert time.monotonic() - started < 60
         with pytest.raises(aiohttp.ClientError):
             await call
     async with opened(home, agent_port=settings.agent_port, page_port=settings.page_port) as doors:

@@ -399,7 +399,7 @@ def test_the_environment_does_not_choose_whom_to_trust(
     plain = socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])))
     with context.wrap_socket(plain, server_hostname="127.0.0.1") as safe:
         safe.sendall(b"hello")
-        assert read.get(timeout=60) == b"hello"  # whoever trusts the certificate is served
+        assert read.get(timeout=100) == b"hello"  # whoever trusts the certificate is served
     env = {"GITHUB_API_URL": url, "SSL_CERT_FILE": str(cert), "SSL_CERT_DIR": str(cert.parent)}
     for before in ((), ("/usr/bin/env", "python3")):
         assert "certificate verify failed" in desk.fails("view", "1", env=env, before=before)

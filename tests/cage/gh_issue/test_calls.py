@@ -144,7 +144,7 @@ def test_a_stop_from_the_keyboard_is_one_sentence(desk: Desk, github: GitHub) ->
     running = subprocess.Popen(desk.command("close", "1"), env=desk.env, stderr=subprocess.PIPE, text=True)
     assert arrived.wait(60)
     running.send_signal(signal.SIGINT)
-    said = running.communicate(timeout=60)[1]
+    said = running.communicate(timeout=100)[1]
     over.set()
     assert running.returncode == 1 and said.startswith("gh_issue.py: Broken off: KeyboardInterrupt. It is not known")
     assert TOKEN not in said

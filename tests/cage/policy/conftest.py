@@ -73,7 +73,7 @@ def git(cwd: Path, *words: str) -> str:
         "GIT_CONFIG_GLOBAL": "/dev/null",
         **{f"GIT_{who}_{what}": "dev@example.com" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
     }
-    done = subprocess.run(["git", *words], cwd=cwd, env=env, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(["git", *words], cwd=cwd, env=env, capture_output=True, text=True, timeout=100)
     return done.stdout
 
 

@@ -80,7 +80,7 @@ def run(command: str, house: House, cwd: Path | None = None) -> subprocess.Compl
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=100,
     )
 
 

@@ -160,7 +160,7 @@ def runs(text: str, answer: str, where: Path) -> list[tuple[str, ...]]:
             cwd=where / "empty",
             env=env,
             pass_fds=[record.fileno()],
-            timeout=20,
+            timeout=100,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

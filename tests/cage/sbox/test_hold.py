@@ -171,7 +171,7 @@ def running(world: World, where: Path, code: str) -> subprocess.Popen[str]:
 
 
 def finish(cage: subprocess.Popen[str]) -> tuple[str, str]:
-    return cage.communicate("go\n", 20)
+    return cage.communicate("go\n", 100)
 
 
 def test_no_descriptor_of_a_placeholder_leads_in(places: World) -> None:
@@ -202,7 +202,7 @@ def test_nothing_is_left_by_a_signal(places: World, name: str) -> None:
     with running(places, places.projects / "plain", "true") as cage:
         assert len(placeholders(places)) > 4
         cage.send_signal(signal.Signals[f"SIG{name}"])
-        cage.communicate(timeout=20)
+        cage.communicate(timeout=100)
     assert not placeholders(places)
 
 
@@ -212,14 +212,14 @@ def test_nothing_is_left_when_the_caller_is_killed(places: World) -> None:
         assert caller.stdout and caller.stdout.readline() == "up\n"
         assert placeholders(places)
         caller.kill()
-        caller.communicate(timeout=20)  # ends when sbox, which holds its output, has ended
+        caller.communicate(timeout=100)  # ends when sbox, which holds its output, has ended
     assert not placeholders(places)
 
 
 def test_what_a_killed_run_left_is_taken_over(places: World) -> None:
     with running(places, places.projects / "plain", "true") as cage:
         cage.kill()
-        cage.communicate(timeout=20)
+        cage.communicate(timeout=100)
     assert placeholders(places)
     unplanted(places, PLANTS["make it"], places.projects / "plain", places.projects / "plain")
     if places.sbox.name == "script":
@@ -252,7 +252,7 @@ def test_a_placeholder_that_someone_holds_is_not_removed(places: World) -> None:
         assert holder.stdout and holder.stdout.readline() == "up\n"
         finish(cage)
     assert placeholders(places) == [path]
-    holder.communicate("go\n", 20)
+    holder.communicate("go\n", 100)
     places.caged("true")
     assert not placeholders(places)
 
@@ -261,7 +261,7 @@ def test_many_cages_at_once_hold_what_one_of_them_relies_on(places: World) -> No
     directory = places.projects / "plain"
     with running(places, directory, PLANTS["make it"].replace("$1", ".")) as first:
         cages = [places.start([str(places.sbox), "true"], cwd=directory) for _ in range(50)]
-        assert [(cage.communicate(timeout=60)[0], cage.returncode) for cage in cages] == [("", 0)] * 50
+        assert [(cage.communicate(timeout=100)[0], cage.returncode) for cage in cages] == [("", 0)] * 50
         assert finish(first)[0] == "" and first.returncode == 1
     assert not placeholders(places)
 
@@ -392,7 +392,7 @@ def test_sockets_that_come_and_go_stop_nothing_and_leave_nothing(world: World) -
     world.give(top)
     with world.start(["/usr/bin/python3", "-c", COMING_AND_GOING, str(top), str(os.getpid())]) as busy:
         assert busy.stdout and busy.stdout.readline() == "up\n"
-        done = [world.caged("echo", "ran", timeout=60) for _ in range(12)]
+        done = [world.caged("echo", "ran", timeout=100) for _ in range(12)]
         busy.kill()
         busy.wait()
     assert [(one.returncode, one.stdout, one.stderr) for one in done] == [(0, "ran\n", "")] * 12
@@ -445,6 +445,6 @@ def test_more_projects_than_descriptors(world: World) -> None:
         (world.projects / str(number)).mkdir()
     world.give(world.projects)
     code = 'ulimit -Sn 256; exec "$0" bash -c "ulimit -Sn; echo x >299/.claude/settings.json"'
-    done = world.bare("bash", "-c", code, str(world.sbox), timeout=60)
+    done = world.bare("bash", "-c", code, str(world.sbox), timeout=100)
     assert (done.returncode, done.stdout) == (1, "256\n"), done
     assert not placeholders(world)

@@ -32,7 +32,7 @@ def port_of(server: Server) -> int:
 def ask(server: Server, request: bytes) -> bytes:
     """What the proxy answers, with `localhost` and the server's port granted."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        near = socket.create_connection(listener.getsockname(), 10)
+        near = socket.create_connection(listener.getsockname(), 60)
         far, _ = listener.accept()
     serving = threading.Thread(target=Client(far, endpoints([f"localhost:{port_of(server)}"])).serve, daemon=True)
     serving.start()
@@ -48,7 +48,7 @@ def ask(server: Server, request: bytes) -> bytes:
                 answer += part
         except ConnectionError:
             assert answer  # it had said no before we were done
-    serving.join(10)
+    serving.join(60)
     assert not serving.is_alive()
     return answer
 

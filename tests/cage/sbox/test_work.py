@@ -151,7 +151,7 @@ TOOLS = {
 def test_tools_of_the_trade(world: World, place: Path, program: str, code: str) -> None:
     if not shutil.which(program, path="/usr/local/bin:/usr/bin:/bin"):
         pytest.skip(f"{program} is not installed")
-    works(world, f"PYTHON={shlex.quote(sys.executable)}; {code}", place, timeout=60)
+    works(world, f"PYTHON={shlex.quote(sys.executable)}; {code}", place, timeout=100)
 
 
 @pytest.fixture
@@ -270,7 +270,7 @@ def test_an_argument_that_is_too_long_is_refused_with_a_reason(world: World) -> 
 def test_standard_input_and_output_pass_bytes(world: World) -> None:
     data = bytes(range(256)) * 4096
     done = world.start([str(world.sbox), "cat"], stdin=subprocess.PIPE, text=False, errors=None)
-    out, err = done.communicate(data, 20)  # type: ignore[arg-type]
+    out, err = done.communicate(data, 100)  # type: ignore[arg-type]
     assert out == data and not err  # type: ignore[comparison-overlap]
 
 
@@ -376,7 +376,7 @@ def test_many_cages_at_once(world: World, place: Path) -> None:
         world.start([str(world.sbox), "sh", "-c", f"echo {n} >~/.cache/many-{n} && cat ~/.cache/many-{n} && grep -q d ~/.cache/tool/data"], cwd=place)
         for n in range(count)
     ]  # fmt: skip
-    ends = [(*cage.communicate(timeout=60), cage.returncode) for cage in cages]
+    ends = [(*cage.communicate(timeout=100), cage.returncode) for cage in cages]
     assert ends == [(f"{n}\n", "", 0) for n in range(count)]
 
 
@@ -397,7 +397,7 @@ def on_a_terminal(world: World, argv: list[str], talk: Callable[[int], None]) ->
         os.close(terminal)
 
 
-def read_until(terminal: int, words: bytes, limit: float = 10) -> bytes:
+def read_until(terminal: int, words: bytes, limit: float = 60) -> bytes:
     seen, end = b"", time.monotonic() + limit
     while words not in seen:
         assert select.select([terminal], [], [], max(0, end - time.monotonic()))[0], f"{words!r} did not come: {seen!r}"
@@ -447,9 +447,14 @@ def test_job_control_in_a_shell(world: World) -> None:
     def talk(terminal: int) -> None:
         os.write(terminal, b"sleep 30\n")
         read_until(terminal, b"sleep 30")
-        time.sleep(0.3)  # nothing tells when the shell has put its job in the foreground
-        os.write(terminal, b"\x1a")
-        read_until(terminal, b"Stopped")
+        seen = b""
+        for _ in range(60):  # nothing tells when the shell has put its job in the foreground; it does not stop itself
+            os.write(terminal, b"\x1a")
+            while b"Stopped" not in seen and select.select([terminal], [], [], 1)[0]:
+                seen += os.read(terminal, 65536)
+            if b"Stopped" in seen:
+                break
+        assert b"Stopped" in seen, seen
         os.write(terminal, b"kill %1; exit 4\n")
         os.write(terminal, b"exit 4\n")
 
@@ -492,7 +497,7 @@ def test_a_database_server(world: World, place: Path, postgres: Path) -> None:
         f"export PATH={postgres}:$PATH USER=u; initdb -D d -U u -A trust >/dev/null && pg_ctl -D d -o \"-k /tmp -h ''\" -l log -w start >/dev/null "
         "&& psql -h /tmp -U u -Atc 'select 6*7' postgres | grep -qx 42; r=$?; pg_ctl -D d -m immediate stop >/dev/null; exit $r"
     )
-    works(world, code, place, timeout=60)
+    works(world, code, place, timeout=100)
 
 
 def test_node(world: World, place: Path) -> None:

@@ -94,7 +94,7 @@ class World:
         return subprocess.Popen(argv, **(settings | options))  # type: ignore[call-overload,no-any-return]
 
     def bare(
-        self, *argv: str, timeout: float = 20, input: str | None = None, **options: object
+        self, *argv: str, timeout: float = 100, input: str | None = None, **options: object
     ) -> subprocess.CompletedProcess[str]:
         """Run `argv` as the user without a cage."""
         if input is not None:
