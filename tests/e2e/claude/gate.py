@@ -52,7 +52,8 @@ async def running_gate(home: Path, wait: int = 60) -> AsyncIterator[Gate]:
         person = slack.add_user("U0ANA", name="Ana")
         secrets = {
             "SLACK_BOT_TOKEN": slack.bot_token, "SLACK_APP_TOKEN": slack.app_token, "SLACK_API_URL": slack.api_url,
-            "SLACK_GATE_APPROVERS": person.id, "GATE_WAIT": str(wait), "SLACK_GATE_AGENT_PORT": "0",
+            "SLACK_GATE_APPROVERS": person.id, "GATE_WAIT": str(wait),
+            "SLACK_GATE_AGENT_PORT": "0", "SLACK_GATE_PAGE_PORT": "0",
         }  # fmt: skip
         daemon = await asyncio.create_subprocess_exec(
             home / ".local/bin/slack-gate", "serve", env=_environment(home) | secrets, cwd=home,
