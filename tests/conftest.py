@@ -1,11 +1,14 @@
-"""`--long`: tests that have a longer size run it. `paced`: new messages as slow as Slack wants them."""
+"""`--long`: tests that have a longer size run it, and examples are new ones each time. `paced`: new messages as slow as
+Slack wants them."""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from typing import Any
 
+import hypothesis
 import pytest
 
 from slack_gate.daemon import apart, posts, programs, turns
@@ -21,9 +24,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--long"):
+    long = bool(config.getoption("--long"))
+    if long:
         os.environ["SLACK_GATE_LONG"] = "1"
+    slow = [hypothesis.HealthCheck.too_slow]  # a slow machine is no fault
+    hypothesis.settings.register_profile("tests", deadline=None, suppress_health_check=slow, derandomize=not long)
+    hypothesis.settings.load_profile("tests")
     config.addinivalue_line("markers", "paced: new messages go out at the pace of the product, not at once")
+    hear_signals()
+
+
+def hear_signals() -> None:
+    """Programs that tests start and signal do not ignore it, though this one was started by `nohup` or in a script's `&`.
+
+    Ignored stays ignored in a new program; what has a handler does not, and SIGHUP still does nothing here.
+    """
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 @pytest.fixture(autouse=True)

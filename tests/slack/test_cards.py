@@ -164,6 +164,7 @@ def requests(draw: st.DrawFn) -> Request:
     return request(tool_input=tool_input, **facts)
 
 
+@pytest.mark.timeout(900)
 @given(requests(), TEXT, TEXT)
 @settings(max_examples=300, deadline=None)
 def test_every_card_that_may_be_sent_is_taken(asked: Request, reason: str, name: str) -> None:
@@ -182,6 +183,7 @@ def test_every_card_that_may_be_sent_is_taken(asked: Request, reason: str, name:
         check(ending(end), live=False)
 
 
+@pytest.mark.timeout(900)
 @given(requests())
 @settings(max_examples=300, deadline=None)
 def test_what_is_shown_decodes_to_what_would_run(asked: Request) -> None:

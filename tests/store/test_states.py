@@ -232,12 +232,12 @@ def play(new_url: Callable[[Path], str], examples: int) -> None:
     )
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 def test_sqlite() -> None:
     play(lambda place: f"sqlite:///{place / 'gate.db'}", 400 if LONG else 10)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 def test_postgresql(postgresql: Server) -> None:
     play(lambda place: postgresql.new_database(), 200 if LONG else 5)
 

@@ -183,7 +183,7 @@ async def test_many_in_order(tmp_path: Path, work: Path) -> None:
 
 
 async def test_decided_in_slack_meanwhile(tmp_path: Path, work: Path) -> None:
-    surfaces, settle = ("slack", "terminal"), 8.0  # the person here may be as slow as the machine
+    surfaces, settle = ("slack", "terminal"), 20.0  # the person here may be as slow as the machine
     async with beside_slack(tmp_path) as (settings, ana), sitting(settings, *surfaces, settle=settle) as person:
         first = await asks(settings, work, "touch", "a")
         await person.reads(PROMPT)
@@ -232,9 +232,12 @@ async def test_end_of_input_alone_everything_is_denied_without_spinning(tmp_path
         assert (await asking).code == 77
         again = await (await asks(settings, work, "touch", "b"))
         assert (again.code, b"has no input any more" in again.stderr) == (77, True)
-        before = cpu_of(person.daemon.pid)
-        await asyncio.to_thread(time.sleep, 1)
-        assert cpu_of(person.daemon.pid) - before < 0.3
+        used: list[float] = []
+        while not used or used[-1] >= 0.3:
+            assert len(used) < 10, used  # a machine that is slow to do nothing is not so each time
+            before = cpu_of(person.daemon.pid)
+            await asyncio.to_thread(time.sleep, 1)
+            used.append(cpu_of(person.daemon.pid) - before)
     assert list(work.iterdir()) == []
 
 

@@ -38,7 +38,7 @@ def port() -> Iterator[int]:
     env = {"PATH": SYSTEM_PATH, "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
     daemon = subprocess.Popen(["git", "daemon", *options, f"--base-path={ROOT}"], env=env, start_new_session=True)
     try:
-        for _ in range(600):
+        for _ in range(2000):
             with socket.socket() as tried:
                 if tried.connect_ex(("127.0.0.1", number)) == 0:
                     break
