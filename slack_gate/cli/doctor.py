@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import click
-from slack_sdk.errors import SlackApiError
 
 from slack_gate.cli.probe import probed
 from slack_gate.cli.status import SILENT
@@ -26,6 +25,7 @@ from slack_gate.errors import GateError
 from slack_gate.install.layout import PINNED, Layout, Record
 from slack_gate.install.settings import without_hook
 from slack_gate.install.trust import untrusted_reason
+from slack_gate.slack.faults import FAILED, fault_of
 from slack_gate.slack.link import check_app_token, check_bot_token, web_client
 from slack_gate.slack.people import People
 from slack_gate.slack.remedies import remedy
@@ -141,9 +141,9 @@ def _slack(settings: Settings, message: bool) -> Iterator[Finding]:
         yield from asyncio.run(checks())
     except GateError as error:
         yield _fault("Slack", error)
-    except SlackApiError as error:
-        code = str(error.response.get("error") if error.response else error)
-        yield Finding("fault", "Slack", f"a test message was not taken: {code}", remedy(code))
+    except FAILED as error:
+        why = fault_of(error).words
+        yield Finding("fault", "Slack", f"a test message was not taken: {why}", remedy(why))
 
 
 def _cage(home: Path) -> Iterator[Finding]:

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 import structlog
 from slack_bolt.async_app import AsyncAck, AsyncApp
-from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from slack_gate.core.offers import Offers, uneditable, unreadable
@@ -24,7 +23,8 @@ from slack_gate.core.wording import remembered
 from slack_gate.errors import GateError
 from slack_gate.slack import modals
 from slack_gate.slack.cards import CAGED, EDITED, MENU, MORE, SCOPED, notice, revision_in
-from slack_gate.slack.contact import AWAY, Body, Later, respond, team_of, whisper
+from slack_gate.slack.contact import Body, Later, respond, team_of, whisper
+from slack_gate.slack.faults import FAILED, fault_of
 from slack_gate.slack.home import PREFIX
 from slack_gate.slack.lists import APPROVE_ALL, pairs
 from slack_gate.slack.people import People
@@ -106,11 +106,9 @@ class Buttons:
                 said = await opens(body, click.request, carried)
         except GateError as error:
             said = str(error)
-        except SlackApiError as error:
-            said = f"The dialog could not be opened ({error.response['error']}). Press again, or Deny."
-        except AWAY as error:
+        except FAILED as error:
             log.warning("a dialog could not be opened", error=repr(error))
-            said = "The dialog could not be opened. Press again, or Deny."
+            said = f"The dialog could not be opened ({fault_of(error).words}). Press again, or Deny."
         if said:
             await self._tell(body, said)
 

@@ -6,9 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import aiohttp
 import structlog
-from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
@@ -17,12 +15,11 @@ from slack_gate.core.overview import Controls
 from slack_gate.core.request import BY_SLACK
 from slack_gate.slack.blocks import Block
 from slack_gate.slack.cards import escaped
+from slack_gate.slack.faults import FAILED
 from slack_gate.slack.people import People
 
 Body = dict[str, Any]
 Later = Callable[[Coroutine[Any, Any, None]], object]
-# What a connection that is reset, refused or answered in no JSON raises.
-AWAY = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
 ANSWER_S = 10  # for a response_url
 
 log = structlog.get_logger()
@@ -52,7 +49,7 @@ async def whisper(
         await client.chat_postEphemeral(
             channel=channel, user=user, text=escaped(text), blocks=list(blocks), thread_ts=thread or None
         )
-    except (SlackApiError, *AWAY) as error:
+    except FAILED as error:
         log.warning("an answer did not arrive", error=repr(error))
 
 
@@ -65,7 +62,7 @@ async def respond(url: str, text: str, blocks: Sequence[Block]) -> None:
         )
         if sent.status_code != 200:
             log.warning("an answer was refused", status=sent.status_code)
-    except AWAY as error:
+    except FAILED as error:
         log.warning("an answer did not arrive", error=repr(error))
 
 

@@ -13,20 +13,19 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import structlog
 from slack_bolt.async_app import AsyncAck, AsyncApp
-from slack_sdk.errors import SlackApiError
-from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from slack_gate.core.change import FileNow
 from slack_gate.core.cord import Hand, Pull
 from slack_gate.core.outcome import sentence
-from slack_gate.core.ports import RATELIMITED, Verdict
+from slack_gate.core.ports import Verdict
 from slack_gate.core.request import BY_SLACK, ON_HOME, Choice, Decision, Request
 from slack_gate.errors import GateError
 from slack_gate.slack.app import Decider
 from slack_gate.slack.blocks import Block, plain, section
 from slack_gate.slack.cards import revision_in
 from slack_gate.slack.commands import SeenEvents
-from slack_gate.slack.contact import AWAY, Body, Contact, team_of
+from slack_gate.slack.contact import Body, Contact, team_of
+from slack_gate.slack.faults import FAILED, Fault, fault_of
 from slack_gate.slack.home import LIFT, OPEN, PAUSE, PREFIX, RESUME, REVOKE, bare, closed, drawing
 from slack_gate.slack.messenger import CONTENT, picture_of
 from slack_gate.slack.permalinks import Permalinks
@@ -39,8 +38,6 @@ UNPLACED_S = 2.0  # the same while a card is on its way: then there is something
 AGAIN_S = 2.0  # after a publication that failed; doubled each time, up to
 MOST_S = 60.0
 STRANGERS = 1000  # people who looked and are no approvers; of more, the earliest are drawn again
-
-_AWAY = (*AWAY, TypeError, AttributeError)  # the last two: how the SDK trips over a body that is no JSON object
 
 log = structlog.get_logger()
 
@@ -123,7 +120,7 @@ class HomeTab:
         try:
             blocks = await self._blocks(user)
         except GateError as error:
-            return self._after(user, _Fault(str(error), None))
+            return self._after(user, Fault("", str(error)))
         except Exception:  # a fault of ours: the cards still ask
             log.exception("a Home tab could not be drawn")
             blocks = bare()
@@ -151,34 +148,32 @@ class HomeTab:
             self._file,
         )
 
-    async def _put(self, user: str, blocks: list[Block], known_hash: str | None) -> _Fault | None:
+    async def _put(self, user: str, blocks: list[Block], known_hash: str | None) -> Fault | None:
         view = {"type": "home", "private_metadata": user, "blocks": blocks}
         try:
             reply = await self._client.views_publish(user_id=user, view=view, hash=known_hash)
             drawn = reply["view"]
             self._drawn[user] = _Drawn(str(drawn["id"]), str(drawn["hash"]), blocks)
             return None
-        except SlackApiError as error:
-            return _fault(error)
-        except (*_AWAY, KeyError) as error:
-            return _Fault(f"no answer from Slack ({type(error).__name__})", None)
+        except FAILED as error:
+            return fault_of(error)
 
-    def _after(self, user: str, fault: _Fault) -> float | None:
+    def _after(self, user: str, fault: Fault) -> float | None:
         if fault.code == "hash_conflict":  # somebody else drew it meanwhile; what stands now is drawn over that
             self._forget_hash(user)
             return 0.0
         self._failures += 1
         if self._failures == 1:
             fix = remedy(fault.code)
-            log.warning("a Home tab cannot be published", error=fault.code, **({"fix": fix} if fix else {}))
+            log.warning("a Home tab cannot be published", error=fault.words, **({"fix": fix} if fix else {}))
         if fault.code in CONTENT:
             self._contact.later(self._draw_bare(user))
             return None
-        if fault.retry_after is not None:
-            return min(fault.retry_after, MOST_S)
-        if fault.final:
+        if not fault.passes:
             self._drawn.pop(user, None)  # until it is opened again
             return None
+        if fault.wait:
+            return min(fault.wait, MOST_S)
         return min(AGAIN_S * 2.0 ** min(self._failures - 1, 10), MOST_S)
 
     def _forget_hash(self, user: str) -> None:
@@ -218,7 +213,7 @@ class HomeTab:
         await asyncio.sleep(self._pace.wait())
         if (fault := await self._put(user, closed(), None)) is not None:
             self._strangers.pop(user, None)
-            log.info("a stranger's Home tab could not be drawn", error=fault.code)
+            log.info("a stranger's Home tab could not be drawn", error=fault.words)
         self._drawn.pop(user, None)  # it does not change
 
     # Buttons
@@ -306,7 +301,7 @@ class HomeTab:
         view = {"type": "modal", "title": plain("slack-gate"), "close": plain("Close"), "blocks": [section(told)]}
         try:
             await self._client.views_open(trigger_id=str(body.get("trigger_id", "")), view=view)
-        except (SlackApiError, *_AWAY) as error:
+        except FAILED as error:
             log.warning("an answer to a click came as a note on the Home tab", error=repr(error))
             if self._controls.approves(user, team_of(body)):
                 self._notes[user] = [told]
@@ -322,13 +317,6 @@ class _Drawn:
         self.blocks = blocks
 
 
-class _Fault:
-    def __init__(self, code: str, retry_after: float | None, final: bool = False) -> None:
-        self.code = code
-        self.retry_after = retry_after
-        self.final = final
-
-
 class _Pace:
     """BURST at once, then one each PACE_S."""
 
@@ -341,18 +329,6 @@ class _Pace:
         now = self._clock()
         self._free_at = max(self._free_at, now - BURST * PACE_S) + PACE_S
         return max(self._free_at - now, 0.0)
-
-
-def _fault(error: SlackApiError) -> _Fault:
-    response = error.response
-    if not isinstance(response, AsyncSlackResponse) or not isinstance(response.data, dict):
-        return _Fault("an answer that is not Slack's", None)
-    code = str(response.get("error") or f"HTTP {response.status_code}")
-    if response.status_code == 429:
-        wait = str(response.headers.get("Retry-After", ""))
-        return _Fault(RATELIMITED, float(wait) if wait.replace(".", "", 1).isdecimal() else 1.0)
-    passing = response.status_code >= 500 or code in ("internal_error", "fatal_error", "service_unavailable")
-    return _Fault(code, None, final=not passing)
 
 
 async def _only_acknowledged(ack: AsyncAck) -> None:

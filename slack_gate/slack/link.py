@@ -17,15 +17,14 @@ from dataclasses import dataclass
 from functools import partial
 from urllib.parse import urlsplit
 
-import aiohttp
 import structlog
 from slack_bolt.async_app import AsyncApp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
-from slack_gate.core.ports import RATELIMITED
 from slack_gate.errors import SlackError
+from slack_gate.slack.faults import AWAY, FAILED, UNREACHABLE, fault_of
 from slack_gate.slack.line import Ended, Line, SentAway
 from slack_gate.slack.remedies import remedy
 
@@ -111,14 +110,16 @@ async def answered(
     while True:
         try:
             return await call()
-        except SlackApiError as error:
-            code, _, wait = _refusal(error)
-            if code != RATELIMITED or time.monotonic() + wait > until:
-                raise refused(code) from error
-            log.warning("Slack wants the start to wait", seconds=wait)
-            await asyncio.sleep(wait)
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise unreachable(client, error) from error
+        except AWAY as error:
+            raise _unreachable(client, str(error) or type(error).__name__) from error
+        except FAILED as error:
+            fault = fault_of(error)
+            if fault.code == UNREACHABLE:
+                raise _unreachable(client, fault.words) from error
+            if not fault.wait or time.monotonic() + fault.wait > until:
+                raise refused(fault.code) from error
+            log.warning("Slack wants the start to wait", seconds=fault.wait)
+            await asyncio.sleep(fault.wait)
 
 
 def _mistaken(name: str, what: str, where: str) -> SlackError:
@@ -132,8 +133,7 @@ def _refused(name: str, code: str, where: str) -> SlackError:
     return SlackError(said, remedy(code) or "That need not be the token's fault: start again in a minute.")
 
 
-def unreachable(client: AsyncWebClient, error: Exception) -> SlackError:
-    why = str(error) or type(error).__name__
+def _unreachable(client: AsyncWebClient, why: str) -> SlackError:
     return SlackError(f"Slack at {client.base_url} cannot be reached: {why}.", "Check the network and SLACK_API_URL.")
 
 
@@ -220,11 +220,13 @@ class Link:
                 line = Line(self._app, self._heard, self._send_elsewhere)
                 hello = await line.open(str(reply["url"]))
         except SlackApiError as error:
-            raise _NotOpened(*_refusal(error)) from error
+            fault = fault_of(error)
+            words = fault.words if fault.code == UNREACHABLE else f"Slack refused a connection: {fault.words}"
+            raise _NotOpened(fault.code, words, fault.wait) from error
         except SentAway as sent:
             raise _NotOpened(sent.why.value, f"Slack sent the connection away: {sent.why.value}") from sent
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise _NotOpened("unreachable", str(error) or f"no answer ({type(error).__name__})") from error
+        except FAILED as error:
+            raise _NotOpened(UNREACHABLE, str(error) or f"no answer ({type(error).__name__})") from error
         self._lines.add(line)
         line.closed.add_done_callback(lambda _: self._lines.discard(line))
         ended = self._troubles.pop(number, None)
@@ -312,16 +314,6 @@ class _NotOpened(Exception):
         super().__init__(words)
         self.code = code
         self.retry_after = retry_after
-
-
-def _refusal(error: SlackApiError) -> tuple[str, str, float]:
-    response = error.response
-    if not isinstance(response, AsyncSlackResponse) or not isinstance(response.data, dict):
-        return "unreachable", "an answer that is not Slack's", 0.0
-    code = str(response.get("error") or f"HTTP {response.status_code}")
-    wait = response.headers.get("Retry-After", "") if response.status_code == 429 else ""
-    seconds = float(wait) if wait.isdecimal() else 1.0 if code == RATELIMITED else 0.0
-    return code, f"Slack refused a connection: {code}", seconds
 
 
 def _pause(code: str, failures: int) -> float:

@@ -9,19 +9,17 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TypeVar
 
-import aiohttp
-from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
-from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from slack_gate.core.change import FileNow
 from slack_gate.core.fields import length
 from slack_gate.core.notes import Note
 from slack_gate.core.offers import NOTHING, Offers
-from slack_gate.core.ports import RATELIMITED, Undelivered
+from slack_gate.core.ports import Undelivered
 from slack_gate.core.request import Request, State
 from slack_gate.core.rules import keys_to_remember, runs_caged
 from slack_gate.slack.cards import Picture, card, ending, files_of
+from slack_gate.slack.faults import FAILED, fault_of
 from slack_gate.slack.files import share
 from slack_gate.slack.lists import bare, fitting, listable, listing
 from slack_gate.slack.people import People
@@ -36,10 +34,6 @@ PAGE = 200  # messages of a channel's history in one call
 PAGES = 10
 SKEW_S = 600.0  # how far Slack's clock may be from ours
 RETRY_S = 1.0  # after a fault that may pass: a reset, a 5xx
-# Refusals of a post that pass by themselves; any other one stands however often it is tried.
-PASSING = frozenset(
-    {RATELIMITED, "rate_limited", "internal_error", "fatal_error", "service_unavailable", "request_timeout"}
-)
 # Refusals of a redraw after which no button is left to take away; any other one may pass (a new token, a new scope).
 GONE = frozenset({"message_not_found", "cant_update_message", "edit_window_closed", "channel_not_found"})
 # Refusals of the picture itself: a smaller one may be taken.
@@ -234,32 +228,9 @@ class Messenger:
     async def _call(self, call: Awaitable[Answer]) -> Answer:
         try:
             return await call
-        except SlackApiError as error:
-            raise _undelivered(error.response) from error
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Undelivered(f"no answer from Slack ({type(error).__name__})", RETRY_S) from error
-        except (AttributeError, TypeError, ValueError) as error:  # how the SDK trips over a body that is no JSON object
-            raise Undelivered("an answer that is not Slack's", RETRY_S) from error
-
-
-def _undelivered(response: object) -> Undelivered:
-    if not isinstance(response, AsyncSlackResponse) or not isinstance(response.data, dict):
-        return Undelivered("an answer that is not Slack's", RETRY_S)
-    if response.status_code == 429:
-        return Undelivered(RATELIMITED, _seconds(response.headers.get("Retry-After")))
-    said = response.get("error")
-    code = str(said or f"HTTP {response.status_code}")
-    passing = not said or response.status_code >= 500 or code in PASSING
-    detail = f" (needed: {response.get('needed')})" if code == "missing_scope" else ""
-    return Undelivered(code + detail, RETRY_S if passing else None)
-
-
-def _seconds(retry_after: str | None) -> float:
-    try:
-        seconds = float(retry_after or RETRY_S)
-    except ValueError:
-        return RETRY_S
-    return seconds if math.isfinite(seconds) and seconds > 0 else RETRY_S
+        except FAILED as error:
+            fault = fault_of(error)
+            raise Undelivered(fault.words, (fault.wait or RETRY_S) if fault.passes else None) from error
 
 
 @dataclass(eq=False, slots=True)

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import aiohttp
-from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from slack_gate.errors import SlackError
+from slack_gate.slack.faults import FAILED, fault_of
 from slack_gate.slack.link import answered
 from slack_gate.slack.remedies import remedy
 
@@ -45,10 +44,8 @@ class People:
             return None
         try:
             why = _fault(self._known(user, await self._client.users_info(user=user)))
-        except SlackApiError as error:
-            why = "is not known to Slack" if error.response["error"] == "user_not_found" else None
-        except (aiohttp.ClientError, OSError, LookupError, AttributeError, TypeError, ValueError):
-            why = None  # away, or no answer of Slack's: the post that follows meets the same fault and tells it
+        except FAILED as error:  # any other fault the post that follows meets too, and tells it
+            why = "is not known to Slack" if fault_of(error).code == "user_not_found" else None
         return None if why is None else f"{user} {why}"
 
     def _known(self, user: str, answer: AsyncSlackResponse) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import aiohttp
-from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
+
+from slack_gate.slack.faults import FAILED
 
 
 class Permalinks:
@@ -19,7 +19,7 @@ class Permalinks:
             return
         try:
             url = (await self._client.auth_test()).get("url")
-        except (SlackApiError, aiohttp.ClientError, OSError, TimeoutError, ValueError):
+        except FAILED:
             return  # the links are left out until it is known
         self._root = url if isinstance(url, str) and url.startswith("https://") else ""
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import structlog
 from slack_bolt.async_app import AsyncApp
-from slack_sdk.errors import SlackApiError
 
 from slack_gate.core.change import FileNow
 from slack_gate.core.outcome import sentence
@@ -22,7 +21,8 @@ from slack_gate.slack.app import Decider
 from slack_gate.slack.blocks import Block
 from slack_gate.slack.cards import notice
 from slack_gate.slack.commands import LATE_S, SeenEvents
-from slack_gate.slack.contact import AWAY, Body, Contact
+from slack_gate.slack.contact import Body, Contact
+from slack_gate.slack.faults import FAILED
 from slack_gate.slack.messenger import EVENT, picture_of
 
 SOON_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)  # between looks for the card of an emoji that came before its place was on file
@@ -107,7 +107,7 @@ class Reactions:
             found = await self._contact.client.conversations_history(
                 channel=emoji.channel, oldest=f"{at - 1e-4:.6f}", latest=f"{at + 1e-4:.6f}", include_all_metadata=True
             )
-        except (SlackApiError, *AWAY):
+        except FAILED:
             return True
         own = [one for one in found.get("messages") or [] if one.get("ts") == emoji.message]
         return any((one.get("metadata") or {}).get("event_type") == EVENT for one in own)

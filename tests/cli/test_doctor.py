@@ -147,6 +147,9 @@ async def test_healthy_and_then_not(installed: Path) -> None:
         one.slack.fail_next("chat.postMessage", error="messages_tab_disabled")
         await one.examined("--message")
         assert "messages_tab_disabled Turn on App Home" in one.faults("Slack")
+        one.slack.fail_next("chat.postMessage", reset_before=True)
+        await one.examined("--message")
+        assert "a test message was not taken: no answer from Slack" in one.faults("Slack")
         await one.examined("--message")
         assert (one.code, one.faults("Slack")) == (0, "")
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
+from slack_sdk.web.async_client import AsyncWebClient
 
 from slack_gate.core.ports import Undelivered
 from slack_gate.slack.link import web_client
@@ -17,12 +18,12 @@ Answer = Callable[[], web.Response]
 
 
 @asynccontextmanager
-async def answering(answer: Answer) -> AsyncIterator[Messenger]:
-    """A Slack that knows every user and answers everything else with `answer`."""
+async def answering(answer: Answer, people: bool = True) -> AsyncIterator[AsyncWebClient]:
+    """A client of a Slack that answers with `answer`; with `people`, it knows every user all the same."""
 
     async def handle(asked: web.Request) -> web.Response:
         known = {"ok": True, "user": {"id": "U0ANA", "name": "ana"}}
-        return web.json_response(known) if asked.path.endswith("/users.info") else answer()
+        return web.json_response(known) if people and asked.path.endswith("/users.info") else answer()
 
     app = web.Application()
     app.router.add_route("*", "/api/{method}", handle)
@@ -31,7 +32,7 @@ async def answering(answer: Answer) -> AsyncIterator[Messenger]:
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     try:
-        yield Messenger(web_client("xoxb-x", f"http://127.0.0.1:{runner.addresses[0][1]}/api/"))
+        yield web_client("xoxb-x", f"http://127.0.0.1:{runner.addresses[0][1]}/api/")
     finally:
         await runner.cleanup()
 
@@ -64,9 +65,9 @@ ODD: dict[str, tuple[Answer, str, float | None]] = {
 @pytest.mark.parametrize("name", ODD)
 async def test_odd_answers_to_a_post(name: str) -> None:
     answer, said, retry_after = ODD[name]
-    async with answering(answer) as messenger:
+    async with answering(answer) as client:
         with pytest.raises(Undelivered) as caught:
-            await messenger.post(request(command="ls"), "U0ANA")
+            await Messenger(client).post(request(command="ls"), "U0ANA")
     assert said in caught.value.error
     assert caught.value.retry_after == retry_after
 
@@ -81,7 +82,7 @@ async def test_odd_answers_to_a_post(name: str) -> None:
     ],
 )
 async def test_a_redraw_is_given_up_only_where_no_button_is_left(error: str, retry_after: float | None) -> None:
-    async with answering(lambda: web.json_response({"ok": False, "error": error})) as messenger:
+    async with answering(lambda: web.json_response({"ok": False, "error": error})) as client:
         with pytest.raises(Undelivered) as caught:
-            await messenger.redraw(request(command="ls"), "D0ANA", "1.0")
+            await Messenger(client).redraw(request(command="ls"), "D0ANA", "1.0")
     assert caught.value.retry_after == retry_after
