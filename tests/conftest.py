@@ -35,9 +35,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def hear_signals() -> None:
-    """Programs that tests start and signal do not ignore it, though this one was started by `nohup` or in a script's `&`.
+    """What tests start and signal does not ignore it, though this program was started by `nohup` or in a script's `&`.
 
-    Ignored stays ignored in a new program; what has a handler does not, and SIGHUP still does nothing here.
+    A new program goes on ignoring what this one ignores, but not what it handles. Here they still do nothing.
     """
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_IGN:
