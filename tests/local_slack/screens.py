@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Browser, Page, async_playwright
+import pytest
+from playwright.async_api import Browser, Page, async_playwright, expect
 
 from slack_gate.local_slack import LocalSlack
 
@@ -25,12 +26,20 @@ ARGUMENTS = [
 ]
 PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1280, "height": 800}
+PATIENCE_MS = 100_000  # on a slow machine
+
+NEEDS = [
+    pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="needs /usr/bin/chromium"),
+    pytest.mark.timeout(900),
+]
+
+expect.set_options(timeout=PATIENCE_MS)
 
 
 @asynccontextmanager
 async def chromium() -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS, timeout=PATIENCE_MS)
         yield browser
         await browser.close()
 
@@ -40,6 +49,7 @@ async def opened(
 ) -> Page:
     """The page of that size; what goes wrong in it, and each request that leaves the server, lands in `problems`."""
     page = await browser.new_page(viewport=size, **more)
+    page.set_default_timeout(PATIENCE_MS)
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
     page.on("request", lambda request: problems.append(request.url) if slack.api_url[:-4] not in request.url else None)

@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from tests.daemon.house import House, house
-from tests.local_slack.screens import CHROMIUM, DESK, PHONE, chromium, fits, opened, shot
+from tests.local_slack.screens import DESK, NEEDS, PHONE, chromium, fits, opened, shot
 
 SCREENS: dict[str, dict[str, Any]] = {
     "phone": {"size": PHONE},
@@ -22,7 +22,7 @@ SCREENS: dict[str, dict[str, Any]] = {
 HOSTILE = "git push '<!channel> <@U0ANA> *b* :tada:' \u202e\u2066 # <img src=x onerror=alert(1)>"
 LONG = "python3 - <<'EOF'\n" + "\n".join(f"print('line {number} of what would run')" for number in range(90)) + "\nEOF"
 
-pytestmark = pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="needs /usr/bin/chromium")
+pytestmark = NEEDS
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -14,13 +13,13 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from slack_gate.local_slack import LocalSlack
 from tests.local_slack.apps import app_of, card, connected
-from tests.local_slack.screens import CHROMIUM, DESK, chromium
+from tests.local_slack.screens import DESK, NEEDS, chromium
 from tests.local_slack.screens import opened as open_page
 from tests.local_slack.screens import shot as screenshot
 
 SCREENS = {"phone": {"width": 390, "height": 844}, "desk": DESK}
 
-pytestmark = pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="needs /usr/bin/chromium")
+pytestmark = NEEDS
 
 
 @pytest.fixture

@@ -15,13 +15,13 @@ from slack_gate.core.event import RUNS, ToolEvent
 from slack_gate.daemon.house import Caller
 from slack_gate.daemon.runs import Unwatched
 from tests.daemon.house import House, house
-from tests.local_slack.screens import CHROMIUM, DESK, chromium, opened, shot
+from tests.local_slack.screens import DESK, NEEDS, chromium, opened, shot
 
 SCREENS: dict[str, Any] = {"phone": {"width": 390, "height": 844}, "desk": DESK}
 
 SHOW = "ts => document.querySelector(`article[data-ts='${ts}']`).scrollIntoView()"
 
-pytestmark = pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="needs /usr/bin/chromium")
+pytestmark = NEEDS
 
 
 @pytest.fixture

@@ -19,14 +19,13 @@ from slack_gate.core.request import Request, State
 from slack_gate.daemon.files_now import FilesNow
 from slack_gate.daemon.house import Caller
 from slack_gate.store.tables import requests
-from tests.local_slack.screens import ARTIFACTS, CHROMIUM, chromium
+from tests.local_slack.screens import ARTIFACTS, NEEDS, PATIENCE_MS, chromium
 from tests.web.conftest import Doors
 
 SCREENS: dict[str, Any] = {"phone": {"width": 360, "height": 740}, "desk": {"width": 1280, "height": 800}}
 LONG = "printf '%s' " + "a-rather-long-word-" * 30 + " && rm -rf build"
 
-expect.set_options(timeout=100_000)
-pytestmark = pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="needs /usr/bin/chromium")
+pytestmark = NEEDS
 
 
 @pytest.fixture
@@ -59,7 +58,7 @@ async def visit(browser: Browser, doors: Doors, screen: str = "desk", **context:
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("console", lambda line: problems.append(line.text) if line.type in ("error", "warning") else None)
     page.on("request", lambda sent: problems.append(sent.url) if not sent.url.startswith(doors.page_url) else None)
-    page.set_default_timeout(100_000)
+    page.set_default_timeout(PATIENCE_MS)
     await page.goto(doors.page_url)
     return Visit(opened, page, problems)
 
