@@ -1582,7 +1582,8 @@ mv ln | 1 | | -t --target-directory
 curl | 1 | | -K --config --engine --unix-socket --abstract-unix-socket
 wget | 1 | | -e --execute --config --use-askpass
 date | 1 | | -s --set
-nm size | 1 | | --plugin
+nm size | 1 | | --plugin @
+yq | 1 | | --security-enable-system-operator
 actionlint | 1 | | -shellcheck -pyflakes
 cmake | 1 | | -E -P
 npm | 2 | exec x init create explore edit config set | -C --prefix --script-shell --node-options --userconfig \
@@ -1599,25 +1600,28 @@ cargo | 2 | x script | -Z -C --config --manifest-path --target-dir
 go | 2 | tool env telemetry | -toolexec -exec -vettool -overlay -modfile -C -ldflags -gccgoflags -pkgdir
 go+mod go+work | 3 | edit |
 docker podman | 2 | run exec create attach start plugin context unshare cp | -v -H -c --volume --mount --privileged \
-    --entrypoint --config --host --context --env-file
+    --entrypoint --config --host --context --env-file --runtime --conmon --hooks-dir --module --storage-opt --root \
+    --imagestore --url --connection
 docker+compose podman+compose docker+container podman+container | 3 | run exec create attach start cp |
 docker+image docker+volume docker+network docker+system podman+image podman+volume podman+network docker+service \
     docker+stack docker+swarm docker+model docker+sandbox podman+pod podman+kube podman+machine podman+play \
-    | 3 | create deploy update run exec ssh play kube join |
+    | 3 | create deploy update run exec ssh play kube join build |
 docker-compose | 2 | run exec | -f --file --project-directory --env-file
-kubectl | 2 | exec run debug attach plugin edit proxy cp krew config | --kubeconfig --raw
+kubectl | 2 | exec run debug attach plugin edit proxy cp krew config | --kubeconfig --kuberc --raw \
+    --helm-command --enable-alpha-plugins --enable-exec
 kubectl+rollout kubectl+create | 3 | |
 helm | 2 | plugin | --post-renderer --kubeconfig --registry-config
 helm+repo helm+get helm+show | 3 | |
 terraform tofu | 2 | console | -chdir -plugin-dir -config
 terraform+state terraform+workspace | 3 | |
-systemctl | 2 | edit link set-environment import-environment enable | -H -M --host --machine --root --image
-gh | 3 | alias extension ext codespace config copilot agent-task | --hostname
+systemctl | 2 | edit link set-environment import-environment enable reenable | -H -M --host --machine --root --image
+gh | 3 | alias extension extensions ext codespace cs co config copilot agent agents agent-task agent-tasks | --hostname
 gh+repo | 3 | clone fork sync |
-gh+pr | 3 | checkout |
+gh+gist | 3 | clone |
+gh+pr | 3 | checkout co |
 gh+api gh+status | 2 | |
 aws | 3 | configure ssm ecs | --endpoint-url --ca-bundle
-gcloud | 3 | config components | --configuration --flags-file
+gcloud | 3 | config components alpha beta preview | --configuration --flags-file
 gcloud+compute gcloud+container | 4 | ssh scp |
 az | 3 | extension alias config ssh |
 pytest tox nox mypy ruff black eslint prettier jest vitest tsc | 1 | |
@@ -1631,7 +1635,9 @@ gradle mvn | 2 | exec | -D -P -I -b -p -c -f -s -gs -t --define --file --setting
     --init-script --build-file --project-dir --settings-file
 dotnet swift flutter dart bazel zig nix stack cabal lein sbt | 2 | exec run script repl shell develop tool package |
 apt apt-get | 2 | edit-sources shell satisfy | -o -c -t -a --option --config-file
-brew dnf gem snap flatpak pre-commit playwright alembic rails turbo nx vercel fly flyctl wrangler netlify firebase \
+brew | 2 | bundle ruby irb sh test create run exec edit alias unalias config | --config
+dnf | 2 | shell config alias | --config --setopt --installroot --enableplugin
+gem snap flatpak pre-commit playwright alembic rails turbo nx vercel fly flyctl wrangler netlify firebase \
     pulumi cdk sam serverless sls expo eas ng hugo jekyll skaffold tilt earthly | 2 | \
     run exec runner console ssh shell edit alias config | --config
 """
@@ -1648,12 +1654,34 @@ RUNNERS = frozenset(
     bazelisk cmake ctest ninja meson stack cabal zig mix rebar3 dotnet swift flutter dart bundle rails rspec phpunit
     composer poetry pdm hatch uv pip pip3 gem sphinx-build mkdocs hugo jekyll terraform tofu pulumi cdk sam serverless
     sls firebase netlify vercel wrangler fly flyctl ng expo eas skaffold tilt earthly docker podman
-    docker-compose""".split()
+    docker-compose podman-compose nerdctl-compose
+    rustup rustc rustdoc rustfmt rust-analyzer rls cargo-fmt cargo-clippy cargo-miri clippy-driver volta fnm nvm asdf
+    pyenv rbenv nodenv goenv jenv rye pipenv conda mamba micromamba pixi nix nix-build nix-shell nix-instantiate nix-env
+    devbox devenv guix scons waf tup redo buck buck2 pants plz mage bmake pmake remake xmake colcon catkin_make
+    west pio platformio idf.py conan vcpkg b2 gn autoreconf autoconf automake aclocal latexmk doxygen quarto
+    forge hardhat truffle anchor dvc snakemake nextflow doit dbt sqlmesh prefect dagster kedro airflow mlflow molecule
+    lefthook overcommit lint-staged commitlint xo babel rspack rsbuild tsup nyc c8 karma wdio jasmine knip typedoc
+    docusaurus vitepress eleventy hexo gatsby ember ionic cordova nest prisma drizzle-kit knex typeorm graphql-codegen
+    semantic-release changeset release-it plop projen husky rubocop standardrb cucumber guard fastlane pod cap kitchen
+    phpstan psalm rector pest drush packer terragrunt terramate cdktf chalice zappa amplify sst dagger act ddev lando
+    clj clojure mill scala-cli dune opam esy shards dub nimble spago gleam trunk wasm-pack
+    golangci-lint goreleaser ko air reflex modd buf sqlc nose2 nosetests behave robot locust scrapy fab copier prove
+    tuist carthage xcodebuild""".split()
 )
 _RUN_BY = {  # of these only some subcommands run project code
-    **dict.fromkeys(["docker", "podman"], frozenset(["compose", "build", "buildx"])),
-    "go": frozenset("run test generate build vet install tool".split()),
+    **dict.fromkeys(["docker", "podman"], frozenset(["compose", "build", "buildx", "builder", "bake", "farm"])),
+    "go": frozenset("run test generate build vet install tool list fix".split()),
 }
+# What of gh commits to, fetches into or pushes from the repository that it stands in: by git, which runs hooks.
+_GH_GIT = {
+    "pr": frozenset("create new merge".split()),
+    "repo": frozenset("create new".split()),
+    "issue": frozenset(["develop"]),
+}
+# Interpreters of which nothing but the script runs: others read a file of the working directory first (R, octave), or
+# look there for what the script loads (php, lua, java).
+_NOTHING_ELSE = frozenset("python pypy node nodejs ruby perl".split())
+_CLOUDS = frozenset("aws az gcloud".split())  # a command for ssh may lie at any depth
 
 
 # How the words of a program make a key: how many, and which subcommands and options carry something else.
@@ -1733,7 +1761,9 @@ def _table_key(argv: tuple[str, ...], base: str) -> tuple[str, ...] | None:
     _, anything, carrying = _program("*")
     first, second = _program(base), _program("\0".join((base, *argv[1:2])))
     known = first is not _NO_ROW
-    if _carries(argv[1:], carrying + first[2]):
+    if _carries(argv[1:], carrying + first[2], is_project_runner(argv)):
+        return None
+    if base in _CLOUDS and not {"ssh", "scp"}.isdisjoint(argv):
         return None
     if base in _INSTALL and any(_is_package_file(word) for word in argv[1:]):
         return None
@@ -1768,12 +1798,15 @@ def _exact_key(argv: tuple[str, ...]) -> tuple[str, ...] | None:
     return argv if len(words) <= 6 else None
 
 
-def _carries(words: tuple[str, ...], options: tuple[str, ...]) -> bool:
-    """Is one of these options among the words, abbreviated or in a cluster?"""
+def _carries(words: tuple[str, ...], options: tuple[str, ...], caged: bool) -> bool:
+    """Is one of these options among the words, abbreviated or in a cluster?
+
+    Behind `--` too, unless it runs in the cage only: to `find` and as the value of an option it ends nothing.
+    """
     for word in words:
         name = word.partition("=")[0]
-        if word == "--":
-            return False
+        if (word == "--" and caged) or (word[:1] == "@" and "@" in options):  # @FILE holds more options
+            return word[:1] == "@"
         for option in options if word[:1] == "-" else ():
             if option[:2] == "--":
                 hit = name == option or (len(name) > 3 and option.startswith(name))
@@ -1792,9 +1825,17 @@ def _script_key(argv: tuple[str, ...], stem: str) -> tuple[str, ...] | None:
         return argv[:3]
     if argv[1:2] and argv[1].endswith("/net_git.py"):  # the gate's wrapper runs the programs that its words name
         return None
-    if argv[1:] == ("--version",) or (argv[1:2] and _is_key_word(argv[1]) and _outside_zone(argv[1])):
-        return argv[:2]
-    return None
+    if argv[1:] == ("--version",):
+        return argv
+    if looks_around(argv[0]) or not (argv[1:2] and _is_key_word(argv[1]) and _outside_zone(argv[1])):
+        return None
+    return argv[:2]
+
+
+def looks_around(program: str) -> bool:
+    """Is it an interpreter that runs more than its script: what lies in the working directory?"""
+    stem = os.path.basename(program).lower().rstrip("0123456789.-")
+    return stem in INTERPRETERS and stem not in _NOTHING_ELSE
 
 
 def _make_key(argv: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -1872,9 +1913,13 @@ def is_project_runner(argv: tuple[str, ...], cwd: str | None = None) -> bool:
         except (Gated, OSError):
             return True
         return False
-    if base.rstrip("0123456789.") == "python":
+    if base == "gh":  # with a directory, as network git that counts
+        return cwd is not None and argv[2:3] != () and argv[2] in _GH_GIT.get(argv[1], _NONE)
+    stem = base.rstrip("0123456789.-")  # of pytest-3, go1.22
+    if stem == "python":
         return argv[1:2] == ("-m",)
-    return base in RUNNERS and (base not in _RUN_BY or (len(argv) > 1 and argv[1] in _RUN_BY[base]))
+    name = base if base in RUNNERS else stem
+    return name in RUNNERS and (name not in _RUN_BY or (len(argv) > 1 and argv[1] in _RUN_BY[name]))
 
 
 def brings_files(line: Iterable[tuple[str, ...]]) -> bool:

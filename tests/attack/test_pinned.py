@@ -1,0 +1,174 @@
+"""What a rule lets run outside the cage: nothing of caged code's, however later words, files or directories are put."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cage import cage_policy
+from slack_gate.core.answer import Answer
+from slack_gate.core.event import ToolEvent
+from slack_gate.core.request import Choice
+from slack_gate.core.rules import Key, keys_to_remember
+from slack_gate.daemon.programs import Programs
+from tests.daemon.desk import SECOND, desk
+
+
+@pytest.fixture
+def outside() -> Iterator[Path]:
+    """A directory that no cage can write."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        yield Path(name)
+
+
+def program(path: Path, first: str = "#!/bin/sh", text: str = "") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{first}\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def is_started(outside: Path, path: str, name: str) -> bool:
+    return Programs({}, outside, path).words_of(name) is not None
+
+
+@pytest.mark.parametrize(
+    ("shown", "later"),
+    [
+        ("find . -name x", "find -- . -exec /tmp/x {} +"),
+        ("sort a", "sort --random-source -- --compress-program=/tmp/x -S 10k a"),
+        ("wget https://example.com/x", "wget -O -- --use-askpass=/tmp/x https://example.com/x"),
+        ("curl https://example.com/x", "curl -o -- --engine /tmp/x.so https://example.com/x"),
+        ("kubectl get pods", "kubectl get pods -l -- --kubeconfig /tmp/x"),
+        ("docker ps", "docker ps --filter -- --config /tmp/x"),
+        ("nm a", "nm @/tmp/x a"),
+        ("kubectl kustomize x", "kubectl kustomize --enable-helm --helm-command /tmp/x y"),
+        ("podman info", "podman info --conmon=/tmp/x"),
+        ("gcloud compute tpus tpu-vm list", "gcloud compute tpus tpu-vm ssh x -- -oProxyCommand=/tmp/x"),
+        ("az network bastion list", "az network bastion ssh -n x -- -oProxyCommand=/tmp/x"),
+        ("docker image ls", "docker image build ."),
+        ("gh gist list", "gh gist clone 1 -- --config=core.fsmonitor=/tmp/x"),
+        ("dnf list", "dnf list --setopt=pluginpath=x"),
+        ("brew list", "brew bundle"),
+        ("yq .a x", "yq --security-enable-system-operator x"),
+    ],
+)
+async def test_a_rule_is_none_for_words_that_name_a_program(tmp_path: Path, shown: str, later: str) -> None:
+    """`--` ends no options where it is an option's value, and to `find` it ends none at all."""
+    async with desk(tmp_path) as d:
+        await d.click(await d.asked(d.event(shown)), Choice.ALWAYS)
+        await d.answer()
+        assert cage_policy.keys(later) == []
+        assert not isinstance(await d.gate.submit(d.event(later), SECOND), Answer)
+
+
+def test_what_the_words_would_run(tmp_path: Path) -> None:
+    """With the real programs; else the rows above would be guesses."""
+    evil = program(tmp_path / "evil", text=f"echo ran >>{tmp_path}/ran; cat")
+    (tmp_path / "--").write_text("x")
+    for argv in (
+        ["find", "--", ".", "-maxdepth", "0", "-exec", str(evil), ";"],
+        ["sort", "--random-source", "--", f"--compress-program={evil}", "-S", "10k"],
+    ):
+        lines = "".join(f"{number}\n" for number in range(20_000))
+        subprocess.run(argv, cwd=tmp_path, input=lines, text=True, stdout=subprocess.DEVNULL, check=True)
+        assert (tmp_path / "ran").read_text().startswith("ran")
+        (tmp_path / "ran").unlink()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("rustup show", "rustc --version", "rustfmt a.rs", "pytest-3", "mypy3", "go1.22.3 build", "go list -export"),
+        *("docker builder prune", "conda env list", "nix fmt", "pipenv install", "scons", "podman-compose up"),
+        *("terragrunt plan", "rubocop", "latexmk"),
+    ],
+)
+def test_what_runs_the_project_is_remembered_for_the_cage(command: str) -> None:
+    """A `rust-toolchain.toml` names the directory of the compiler, an `environment.yml` what is built, and so on."""
+    argv = tuple(command.split())
+    assert cage_policy.key_of(argv) is not None
+    assert cage_policy.is_project_runner(argv, "/")
+
+
+def test_a_rule_for_a_track_would_be_one_for_its_ssh() -> None:
+    """`gcloud beta compute ssh` takes options for ssh, with a program among them."""
+    assert cage_policy.keys("gcloud beta compute instances list") == []
+
+
+@pytest.mark.parametrize("command", ["gh pr create --fill", "gh pr merge 1", "gh issue develop 1", "gh repo create x"])
+def test_git_that_another_program_runs_is_asked_each_time(command: str) -> None:
+    """It pushes, and so runs the hooks of the repository that the agent stands in; in the cage it reaches nothing."""
+    event = ToolEvent("claude-code", "s", "toolu_1", "Bash", {"command": command}, "/srv/app")
+    assert keys_to_remember(event) == ()
+    listed = replace(event, tool_input={"command": "gh pr list"})
+    assert keys_to_remember(listed) == (Key("Bash", ("gh", "pr", "list")),)
+
+
+@pytest.mark.parametrize("name", ["Rscript", "octave", "php8.2", "lua5.4", "java", "groovy", "runghc", "elixir"])
+def test_interpreters_that_look_around_are_remembered_for_no_script(name: str) -> None:
+    """R runs `.Rprofile` of the working directory first, php looks there for what a script includes."""
+    assert cage_policy.keys(f"{name} /usr/lib/x") == []
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "#!sh",
+        "#!python3",
+        "#!env python3",
+        "#! bin/env sh",
+        "#!{zone}/env sh",
+        "#!{outside}/led/env sh",
+        "#!/usr/bin/env Rscript",
+        "#!{outside}/Rscript",
+        "#!{outside}/shims/python3",
+    ],
+)
+def test_the_first_line_of_a_script_leads_nowhere_else(tmp_path: Path, outside: Path, first: str) -> None:
+    """The kernel takes `#!sh` from the working directory, whatever PATH says."""
+    program(tmp_path / "env")
+    (outside / "led").symlink_to(tmp_path)
+    program(outside / "Rscript")
+    program(outside / "shims/python3")
+    tool = program(outside / "tool", first.format(zone=tmp_path, outside=outside))
+    assert not is_started(outside, str(outside), str(tool))
+    program(tool, "#!/bin/sh")
+    assert is_started(outside, str(outside), str(tool))
+
+
+def test_the_kernel_takes_a_relative_interpreter_from_the_working_directory(tmp_path: Path, outside: Path) -> None:
+    program(tmp_path / "sh", text=f"echo ran >{tmp_path}/ran")
+    tool = program(outside / "tool", "#!sh")
+    subprocess.run(["/usr/bin/env", "PATH=/usr/bin", str(tool)], cwd=tmp_path, check=True)
+    assert (tmp_path / "ran").exists()
+
+
+def test_a_directory_with_an_equals_sign_starts_nothing_else(outside: Path) -> None:
+    """To `env` its file would be a variable, and the first argument the program."""
+    program(outside / "a=b/tool")
+    assert not is_started(outside, str(outside / "a=b"), "tool")
+
+
+@pytest.mark.parametrize("make", ["link", "hard link", "shims", "volta", "mise"])
+def test_a_launcher_takes_what_it_starts_from_the_project(outside: Path, make: str) -> None:
+    launcher = program(outside / {"volta": "volta-shim", "mise": "bin/mise"}.get(make, "rustup"))
+    tool = outside / ("shims" if make == "shims" else "bin" if make == "hard link" else "") / "tool"
+    tool.parent.mkdir(exist_ok=True)
+    if make == "shims":
+        program(tool)
+    elif make == "hard link":
+        os.link(launcher, tool.parent / "rustup")
+        os.link(launcher, tool)
+    else:
+        tool.symlink_to(launcher)
+    found = Programs({}, outside, f"{tool.parent}:/usr/bin")
+    assert found.words_of("tool") is None and found.words_of(str(tool)) is None
+    if make in ("shims", "volta"):
+        assert str(tool.parent) not in (found.words_of("touch") or ("", "?"))[1]
