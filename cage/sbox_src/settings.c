@@ -2,7 +2,9 @@
  *
  *   env NAME          pass this variable on            show .NAME   bind this hidden entry of the home back, read-only
  *   hide /PATH        make this directory or file empty
- *   limit processes|file-size|memory|cpu NUMBER        bytes and seconds; 0 takes the limit away; see limits.c */
+ *   limit processes|file-size|memory|cpu NUMBER        bytes and seconds; 0 takes the limit away; see limits.c
+ *
+ * A word that begins with # and what follows it is a comment. */
 #define _GNU_SOURCE
 #include "sbox.h"
 
@@ -75,11 +77,14 @@ void read_settings(Run *run, Settings *settings) {
     if (is_below(real, run->projects) || is_below(real, run->cache) ||
         (is_below(real, run->tmp) && !is_below(real, run->home)))
         fail("%s leads to %s, which the cage can write. Make it a file of its own.", path, real);
-    char *line = NULL, word[32], name[4096], value[64];
+    char *line = NULL, word[32], name[4096], value[64], more[2];
     size_t room = 0;
     for (int number = 1; getline(&line, &room, file) >= 0; number++) {
-        int words = sscanf(line, "%31s %4095s %63s", word, name, value);
-        if (words <= 0 || word[0] == '#') continue;
+        char *comment = line;
+        while ((comment = strchr(comment, '#')) && comment > line && comment[-1] != ' ' && comment[-1] != '\t') comment++;
+        if (comment) *comment = 0;
+        int words = sscanf(line, "%31s %4095s %63s %1s", word, name, value, more);
+        if (words <= 0) continue;
         if (words == 2 && !strcmp(word, "env"))
             add(&settings->env, text("%s", name));
         else if (words == 2 && !strcmp(word, "show") && name[0] == '.' && !strstr(name, "..") && strcmp(name, ".ssh"))

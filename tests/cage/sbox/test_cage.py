@@ -17,6 +17,7 @@ from tests.cage.sbox.conftest import CAGE
 from tests.cage.sbox.world import LOOT, World, listening
 
 BUILD = CAGE / "build-sbox"
+MANUAL = CAGE.parent / "docs/cage.md"
 
 FAKES = {
     "no uid map": "echo 'bwrap: setting up uid map: Permission denied' >&2; exit 1",
@@ -316,8 +317,24 @@ def test_no_setting_shows_the_gate(world: World, conf: Path) -> None:
     assert LOOT in done.stdout and "config.toml" not in done.stdout and "pat" not in done.stdout.split()
 
 
+def test_the_settings_that_the_manual_shows(world: World, conf: Path) -> None:
+    shown = MANUAL.read_text().split("which the cage cannot see:\n\n```\n")[1].split("```")[0]
+    assert all(word in shown for word in ("env HF_HOME ", "show .julia-dev ", " /srv/customer-data ", "limit memory "))
+    conf.write_text(shown.replace("/srv/customer-data", f"{world.home}/plain"))
+    (tool := world.home / ".julia-dev").write_text("a tool\n")
+    code = 'echo "$HF_HOME"; cat ~/.julia-dev; ls -A ~/plain; ulimit -v'
+    done = world.caged("bash", "-c", code, env=world.environment({"HF_HOME": "/models"}))
+    tool.unlink()
+    assert (done.returncode, done.stdout) == (0, f"/models\na tool\n{17179869184 // 1024}\n"), done.stderr
+
+
 @pytest.mark.parametrize(
-    "line", ["show .ssh", "show ..", "show .config/../.ssh", "show plain", "hide relative", "nonsense", "env"]
+    "line",
+    [
+        *("show .ssh", "show ..", "show .config/../.ssh", "show plain", "hide relative", "nonsense", "env"),
+        *("hide /srv/my data", "hide /srv/my data # mine", "show .a .b", "env A B", "limit cpu 5 6", "limit cpu # 5"),
+        *("hide # /srv", "env#A B"),
+    ],
 )
 def test_settings_that_are_not_understood_stop_the_cage(world: World, conf: Path, line: str) -> None:
     conf.write_text(line + "\n")
