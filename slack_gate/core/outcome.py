@@ -15,7 +15,8 @@ def outcome_of(request: Request) -> str:
     match request.state:
         case State.APPROVED:
             changed = " with a change" if request.edited is not None else ""
-            return f"Approved{changed}{', in the cage only,' if request.caged else ''} by {who} {after}"
+            said = f"Approved{changed}{', in the cage only,' if request.caged else ''} by {who} {after}"
+            return said if request.lifted_at is None else f"{said}, and that could not be recorded: it did not run"
         case State.DENIED:
             return f"Denied by {who} {after}{reason}"
         case State.EXPIRED:
@@ -65,6 +66,8 @@ def _ended(request: Request | None) -> str:
         return "it has ended."
     who = request.decided_name or request.decided_by
     match request.state:
+        case State.APPROVED if request.lifted_at is not None:
+            return f"{who} approved it, and that could not be recorded, so it did not run."
         case State.APPROVED | State.RUNNING | State.FINISHED | State.LOST:
             return f"{who} approved it."
         case State.DENIED:

@@ -15,8 +15,8 @@ from slack_gate.daemon.released import Gone
 
 _UNRECORDED = "The answer to it could not be recorded, and the person was told so; it did not run."
 _CHANGED = (
-    "It was approved, but a script that it names, or where its directory or file leads, has changed since it was "
-    "asked, so it did not run. Ask again as it is now."
+    "It was approved, but a program or script that it names, or where its directory or file leads, has changed since "
+    "it was asked, so it did not run. Ask again as it is now."
 )
 _OTHER_FILE = "It was approved, but the file has changed since it was shown, so nothing was written. Ask again."
 
@@ -54,6 +54,8 @@ class Answers(Ground):
     def _is_unrecorded(self, row: Request) -> bool:
         """Whether a person was told that this decision was none: the log may have failed, and been mended, while this
         waited. One that came later, here or on another daemon, is not that one."""
+        if row.state is State.APPROVED and row.lifted_at is not None:
+            return True
         failed_at = self._unrecorded.get(row.id)
         if failed_at is None:
             return False

@@ -24,6 +24,7 @@ _OTHER_FILE = "The file has changed since this was drawn. The card is drawn anew
 _CHANGED_SINCE = "What it names has changed since it was asked, so nothing of it is remembered. Deny it."
 _NOT_HERE = "Its remote is known only to the slack-gate that its agent waits for. Approve it once, or deny it."
 _LINKED = "A link leads to its directory, so a rule for that directory alone would not hold. Choose another reach."
+_APPROVES = frozenset({Choice.APPROVE, Choice.ALWAYS, Choice.CAGED})
 _KEPT = frozenset({Verdict.COUNTED, Verdict.EXTENDED, Verdict.LIFTED})  # on file, and nothing ended
 
 
@@ -38,13 +39,10 @@ class Clicks(Ends):
                 click = await self._decide(decision)
         except MalformedEvent as error:  # what is looked at before took too long; nothing was filed
             click = Click(Verdict.UNFIT, await self._store.request(decision.request), why=f"{error} Press again.")
-        except GateError:
-            if (recorded := await self._recorded_elsewhere(decision)) is None:
-                # Committed perhaps; the person is told no, and so is the agent.
-                self._unrecorded[decision.request] = self._clock()
-                self._waiting.wake(decision.request)
-                raise
-            click = recorded
+        except GateError:  # the person is told no, and so is the agent
+            self._unrecorded[decision.request] = self._clock()
+            self._waiting.wake(decision.request)
+            raise
         if click.verdict is Verdict.DECIDED:
             self._unrecorded.pop(decision.request, None)
             self.ended([click.request] if click.request else [])
@@ -146,10 +144,25 @@ class Clicks(Ends):
                     changed = event, await self._digest(event, request.key)
         if decision.choice not in (Choice.DENY, Choice.MORE) and (other := await self._other_file(decision)):
             return Click(Verdict.UNFIT, other, why=_OTHER_FILE)
-        click = await self._store.decided(decision, keys, [str(key) for key in keys], self._clock())
+        click = await self._filed(decision, keys)
         if changed is not None and click.verdict is Verdict.DECIDED:  # else another daemon's may have decided
             self._released.edited(decision.request, *changed)
         return click
+
+    async def _filed(self, decision: Decision, keys: Sequence[rules.Key]) -> Click:
+        """What becomes of it on file. Where that cannot be recorded it raises, and nothing of an approval counts then,
+        though it may have been committed."""
+        now = self._clock()
+        try:
+            return await self._store.decided(decision, keys, [str(key) for key in keys], now)
+        except GateError:
+            self._unrecorded[decision.request] = self._clock()  # before anything else: its agent may ask again just now
+            if (recorded := await self._recorded_elsewhere(decision)) is not None:
+                return recorded
+            if decision.choice in _APPROVES:
+                self._told_no[decision] = now
+                await self._undo()
+            raise
 
     def _keys_shown(self, request: Request) -> Sequence[rules.Key] | None:
         """What Always saves; None where the call leads elsewhere than when it was asked, so that another thing was

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import structlog
+
 from slack_gate.core.ports import Entry
 from slack_gate.daemon.ground import Ground
+from slack_gate.errors import GateError, LogError
 
 LEFT_S = 10.0  # without a script the page comes anew every 5 s
+
+log = structlog.get_logger()
 
 
 class Ends(Ground):
@@ -34,6 +39,7 @@ class Ends(Ground):
     async def expire(self) -> None:
         """Ends what is over: requests past their time, and those whose client has been gone for the whole grace."""
         now = self._clock()
+        await self._undo()
         self._released.tidy(now)
         if self._attendance.empty:
             self._undelivered.clear()
@@ -42,6 +48,19 @@ class Ends(Ground):
         for request in self._attendance.overdue(now):
             await self.cancel(request)
             self._attendance.forget(request)
+
+    async def _undo(self) -> None:
+        """What people were told is none is none on file too, whatever comes after; what cannot be filed now, later."""
+        for decision, filed_at in list(self._told_no.items()):
+            try:
+                await self._store.undone(decision, filed_at, self._clock())
+            except LogError as error:  # it is in the database, and its lines wait with those that the file lacks
+                log.warning("an approval was undone, and the log does not say so yet", error=str(error))
+            except GateError as error:
+                log.error("an approval that was told to be none is still on file", error=str(error))
+                continue
+            self._told_no.pop(decision, None)
+            self._changed()
 
     @contextmanager
     def viewed(self) -> Iterator[None]:

@@ -12,7 +12,7 @@ from slack_gate.core import network_git
 from slack_gate.core.answer import Answer, deny
 from slack_gate.core.event import ToolEvent
 from slack_gate.core.ports import Clock, Entry, Files, Store, Waiting
-from slack_gate.core.request import BY_PAGE, BY_TERMINAL, Request, State, digest
+from slack_gate.core.request import BY_PAGE, BY_TERMINAL, Decision, Request, State, digest
 from slack_gate.daemon.apart import in_thread
 from slack_gate.daemon.attendance import Attendance
 from slack_gate.daemon.house import House
@@ -57,6 +57,7 @@ class Ground:
         self._rules_seen: set[tuple[str, float | None]] = set()  # what waits was held against these: id and end
         self._gone: dict[str, str] = {}  # approved, and not released: why, for whoever asks again
         self._unrecorded: dict[str, float] = {}  # whose answer could not be recorded: when that was
+        self._told_no: dict[Decision, float] = {}  # such approvals, which may be on file: as of when
         self._editing = asyncio.Lock()
 
     def ended(self, requests: Sequence[Request]) -> None:

@@ -230,7 +230,7 @@ class Outbox:
             await self._hopeless(card, desk)
         else:
             log.error("buttons of a card could not be taken away", request=card.request.id, error=fault.error)
-            await self._cards.drawn(card.id, card.request.state, now)
+            await self._cards.drawn(card.id, card.request.state, now, revision=card.request.revision)
 
     async def _hopeless(self, card: Card, desk: Desk) -> None:
         error = await self._cards.hopeless(card.request.id)

@@ -301,11 +301,12 @@ def _joined() -> Select[Any]:
 
 
 def _stale(now: float) -> tuple[ColumnElement[bool], ...]:
-    """Cards that show another state than their row, or an earlier revision of one that waits. Most rows have ended for
-    good and must cost nothing here."""
+    """Cards that show another state than their row, or an earlier revision of one that waits or was taken back. Most
+    rows have ended for good and must cost nothing here."""
     unfinished = cards.c.drawn.in_(("", State.PENDING.value, State.RUNNING.value))
     may_run = and_(cards.c.drawn == State.APPROVED.value, cards.c.due_at > now - SETTLED_S)
-    changed = and_(requests.c.state == State.PENDING, cards.c.revision != requests.c.revision)
+    changes = or_(requests.c.state == State.PENDING, requests.c.lifted_at.is_not(None))
+    changed = and_(changes, cards.c.revision != requests.c.revision)
     return or_(unfinished, may_run), or_(cards.c.drawn != requests.c.state, changed)
 
 

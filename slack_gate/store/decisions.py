@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Row, bindparam, delete, insert, select, update
+from sqlalchemy import ColumnElement, Row, bindparam, delete, insert, select, update
 
 from cage.cage_policy import FILE_TOOLS
 from slack_gate.core.ports import Click, Verdict
@@ -17,7 +17,7 @@ from slack_gate.store.ends import decision_of, end
 from slack_gate.store.ledger import Ledger
 from slack_gate.store.questions import changed, denied_before
 from slack_gate.store.rows import as_request, entry_of
-from slack_gate.store.rules import count_use, remember
+from slack_gate.store.rules import count_use, remember, revoke_saved
 from slack_gate.store.tables import cards, edits, log, requests
 from slack_gate.store.transaction import SERVERS_TIME, Transaction
 
@@ -87,6 +87,21 @@ class Decisions(Ledger):
 
         return await self.transact(work, now, alone=not always and decision.edited is None)
 
+    async def undone(self, decision: Decision, filed_at: float, now: float) -> None:
+        """What was filed of this approval as of `filed_at`, though its person was told that nothing was approved: it is
+        released to nobody, as a vote it is not counted, and the rules that it saved are revoked. Twice is once."""
+
+        def work(tx: Transaction) -> None:
+            of_it = (requests.c.id == decision.request) & (requests.c.digest == decision.digest)
+            if (row := tx.one(requests, of_it & (requests.c.state == State.PENDING))) is not None:
+                return _uncounted(tx, as_request(row), decision)
+            decided = (requests.c.decided_by == (decision.user or decision.by)) & (requests.c.decided_at == filed_at)
+            approved = of_it & (requests.c.state == State.APPROVED) & decided
+            if _taken_back(tx, approved, "unrecorded", decision.by, decision.user) is not None:
+                revoke_saved(tx, decision, filed_at)
+
+        await self.transact(work, now)
+
     async def remembered(self, request: str, digest: str, rules: Sequence[str], now: float) -> Request | None:
         """A rule saved since covers what waits: approved by it. None when it had ended or is not what was covered, when
         the very same was denied in its session, or when the rules do not count any more."""
@@ -117,15 +132,8 @@ class Decisions(Ledger):
         """A denial is taken back: the same may be asked again in its session. None when there is none."""
 
         def work(tx: Transaction) -> Request | None:
-            denied = (requests.c.id == request) & (requests.c.state == State.DENIED) & requests.c.lifted_at.is_(None)
-            query = update(requests).where(denied).values(lifted_at=now, revision=requests.c.revision + 1)
-            row = tx.connection.execute(query.returning(requests)).first()
-            if row is None:
-                return None
-            lifted = as_request(row)
-            tx.connection.execute(update(cards).where(cards.c.request == request).values(drawn="", due_at=0.0))
-            tx.log(replace(entry_of(lifted, by, tx.now, user), decision="lifted", reason=None), lifted.chain)
-            return lifted
+            denied = (requests.c.id == request) & (requests.c.state == State.DENIED)
+            return _taken_back(tx, denied, "lifted", by, user)
 
         return await self.transact(work, now)
 
@@ -151,6 +159,28 @@ def _counted(tx: Transaction, request: Request, decision: Decision) -> Request |
         return None
     entry = replace(entry_of(request, decision.by, tx.now, decision.user), decision="vote")
     return changed(tx, request, entry, votes=json.dumps(list(votes.items())))
+
+
+def _taken_back(tx: Transaction, decided: ColumnElement[bool], word: str, by: str, user: str) -> Request | None:
+    """What was decided counts no more, and its cards are drawn anew; None where that was so, or it is not there."""
+    still = decided & requests.c.lifted_at.is_(None)
+    query = update(requests).where(still).values(lifted_at=tx.now, revision=requests.c.revision + 1)
+    row = tx.connection.execute(query.returning(requests)).first()
+    if row is None:
+        return None
+    found = as_request(row)
+    tx.connection.execute(update(cards).where(cards.c.request == found.id).values(drawn="", due_at=0.0))
+    tx.log(replace(entry_of(found, by, tx.now, user), decision=word, reason=None), found.chain)
+    return found
+
+
+def _uncounted(tx: Transaction, request: Request, decision: Decision) -> None:
+    """Without this person's approval, where it is one of several."""
+    voter = decision.user if decision.by == BY_SLACK else _NAMELESS
+    votes = [vote for vote in request.votes if vote[0] != voter]
+    if len(votes) < len(request.votes):
+        entry = replace(entry_of(request, decision.by, tx.now, decision.user), decision="unrecorded")
+        changed(tx, request, entry, votes=json.dumps(votes))
 
 
 def _refusal(row: Row[*tuple[Any, ...]], request: Request, decision: Decision) -> Verdict | None:

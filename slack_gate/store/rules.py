@@ -92,6 +92,14 @@ def remember(tx: Transaction, key: Key, text: str, decision: Decision, request: 
     return rule
 
 
+def revoke_saved(tx: Transaction, decision: Decision, saved_at: float) -> None:
+    """Ends the rules that this decision saved then."""
+    by_it = (rules.c.request == decision.request) & (rules.c.created_at == saved_at) & rules.c.revoked_at.is_(None)
+    query = update(rules).where(by_it).values(revoked_at=tx.now).returning(rules)
+    for row in tx.connection.execute(query).all():
+        tx.log(Entry("revoked", decision.by, request=row.request, user=decision.user or None, reason=row.shown))
+
+
 def count_use(tx: Transaction, used: Sequence[str]) -> bool:
     """Whether all of these count at this moment, whatever was read before; then they are used. A rule counts until it
     is revoked or its time is over, and while nothing is paused."""

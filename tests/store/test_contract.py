@@ -54,6 +54,38 @@ async def test_a_click_that_does_not_match_changes_nothing(place: Place, made: D
         assert await store.rules() == []
 
 
+async def test_an_approval_that_could_not_be_recorded_is_undone_once(place: Place) -> None:
+    async with place.store() as store:
+        await submitted(store)
+        always = click(Choice.ALWAYS)
+        decided = await store.decided(always, TOUCH, ["touch"], NOW + 1)
+        assert decided.verdict is Verdict.DECIDED and len(await store.rules()) == 1
+        for other, at in ((click(user="U0BOB"), NOW + 1), (always, NOW + 2), (click(digest="d2"), NOW + 1)):
+            await store.undone(other, at, NOW + 3)
+            assert await store.request("SG-1") == decided.request and len(await store.rules()) == 1
+        for _ in range(2):
+            await store.undone(always, NOW + 1, NOW + 3)
+        row = await store.request("SG-1")
+        assert row is not None and (row.state, row.lifted_at) == (State.APPROVED, NOW + 3)
+        assert await store.rules() == []
+    assert place.decisions() == ["pending", "approved", "unrecorded", "revoked"]
+
+
+async def test_a_vote_that_could_not_be_recorded_is_not_counted(place: Place) -> None:
+    async with place.store() as store:
+        await submitted(store, replace(REQUEST, quorum=2))
+        assert (await store.decided(click(), (), (), NOW + 1)).verdict is Verdict.COUNTED
+        for _ in range(2):
+            await store.undone(click(user="U0BOB"), NOW + 1, NOW + 2)
+            row = await store.request("SG-1")
+            assert row is not None and row.votes == (("U0ANA", "Ana"),)
+        for _ in range(2):
+            await store.undone(click(), NOW + 1, NOW + 2)
+            row = await store.request("SG-1")
+            assert row is not None and (row.state, row.votes) == (State.PENDING, ())
+    assert place.decisions() == ["pending", "vote", "unrecorded"]
+
+
 async def test_a_click_before_the_message_is_on_file_is_honoured(place: Place) -> None:
     async with place.store() as store:
         await store.submitted(REQUEST, ["U0ANA"], "slack")
