@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import time
-from pathlib import Path
 from typing import Any
 
 import click
@@ -17,9 +16,7 @@ from slack_gate.core.answer import Ruling
 from slack_gate.core.display import visible
 from slack_gate.core.event import MalformedEvent, ToolEvent
 from slack_gate.daemon.judge import Allow, Ask, Outcome, Refuse
-from slack_gate.daemon.programs import Programs, cage_starts, trusted_programs
-from slack_gate.daemon.released import Released
-from slack_gate.daemon.rulebook import judge_of
+from slack_gate.daemon.rulebook import rulebook
 
 
 @click.command()
@@ -51,6 +48,7 @@ _LABELS = {
     "segment": "decided by",
     "rule": "rule",
     "hint": "unasked",
+    "network": "network",
     "always": "Always",
     "runs": "runs",
 }
@@ -68,11 +66,7 @@ def _input(command: str | None, tool_input: str | None) -> dict[str, Any]:
 
 def explained(event: ToolEvent, settings: Settings) -> dict[str, Any]:
     """`outcome` as the log would name it, the classifier's words, what Always would save, the text that would run."""
-    programs = trusted_programs(Path.home())
-    cages = asyncio.run(cage_starts(programs.get("sbox")))
-    words_of = Programs(programs, Path.home(), os.environ.get("PATH", "")).words_of
-    released = Released(programs, words_of, settings.hook_executor, ())
-    judge = judge_of(settings, released, programs, (), cages)
+    judge = asyncio.run(rulebook(settings)).judge
     judged, found = judge.explained(event), judge.outcome(event, (), time.time())
     asked = found.may_be_remembered
     name = found.decision if isinstance(found, Allow) else "refused" if isinstance(found, Refuse) else "asked"
@@ -82,6 +76,7 @@ def explained(event: ToolEvent, settings: Settings) -> dict[str, Any]:
         "segment": judged.segment,
         "rule": _rule(found, judged.rule),
         "hint": judged.hint,
+        "network": _network(judged.hint),
         "always": [str(key) for key in judge.rememberable(event)] if asked else [],
         "runs": _runs(found, event),
     }
@@ -91,6 +86,14 @@ def _rule(found: Outcome, classified: str) -> str:
     if isinstance(found, Refuse):
         return found.sentence
     return found.why if isinstance(found, Ask) and not found.why.startswith(classified) else classified
+
+
+def _network(hint: str) -> str:
+    """What the command may need and the way that is unasked does not give it; empty where that is not the cage."""
+    start, _, line = hint.partition(" ")
+    if start != "sbox" or line.startswith("--net-allow"):
+        return ""
+    return f"the cage has none but hosts that net-allow.txt names: sbox --net-allow NAME -- {line}"
 
 
 def _runs(found: Outcome, event: ToolEvent) -> str:

@@ -37,9 +37,7 @@ from slack_gate.daemon.health import asked_now, health
 from slack_gate.daemon.house import House
 from slack_gate.daemon.judge import Judge, Run
 from slack_gate.daemon.outbox import Outbox
-from slack_gate.daemon.programs import Programs, cage_starts, trusted_programs
-from slack_gate.daemon.released import Released
-from slack_gate.daemon.rulebook import database_files, judge_of
+from slack_gate.daemon.rulebook import database_files, rulebook
 from slack_gate.daemon.runs import Runs
 from slack_gate.daemon.socket import hook_socket, lock_of, only_daemon
 from slack_gate.daemon.sweeper import sweep
@@ -132,14 +130,16 @@ async def running(settings: Settings, approvers: Sequence[str] = (SLACK,)) -> As
 async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncExitStack) -> Running:
     slack = await _Slack.checked(settings) if SLACK in approvers else None
     clock, changes = SteadyClock(), Changes()
-    programs = trusted_programs(Path.home())
-    if not (cages := await cage_starts(programs.get("sbox"))):
+    key = settings.sbx_gate_key.get_secret_value()
+    book = await rulebook(settings, (CAGE, SANDBOXER) if key else (CAGE,), launcher(settings.socket_path))
+    judge = book.judge
+    if book.sbox is None:
         log.warning("no cage starts here, so git runs uncaged and is asked more often; `sbox --check` says why")
     if problem := cage_policy.settings_problem():
         log.warning("what would be green is asked", because=problem)
-    cage = Cage(programs.get("sbox") if cages else None)
+    cage = Cage(book.sbox)
     executors: dict[str, Executor] = {CAGE: cage}
-    if key := settings.sbx_gate_key.get_secret_value():
+    if key:
         sandboxer = Sandboxer(settings.sandboxer_api_url, settings.sandbox_id, key)
         executors[SANDBOXER] = await opened.enter_async_context(sandboxer)
     house = _house(settings, approvers, slack.team if slack else "")
@@ -147,11 +147,8 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
     waiting = Wakeups()
     fleet = await _joined(settings, store, house.home, clock, waiting, changes)
     group = await opened.enter_async_context(_tasks())
-    words_of = Programs(programs, Path.home(), os.environ.get("PATH", "")).words_of
-    released = Released(programs, words_of, settings.hook_executor, launcher(settings.socket_path))
-    judge = judge_of(settings, released, programs, tuple(executors), cages)
     files = FilesNow(judge.is_own)
-    gate = Gate(store, waiting, judge, released, house, clock, unshowable, changes.wake, files)
+    gate = Gate(store, waiting, judge, book.released, house, clock, unshowable, changes.wake, files)
     runs = Runs(gate, store, executors, clock, _ahead(judge, cage))
     await runs.resume(house.home)
     await gate.reopen()

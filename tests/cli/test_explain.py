@@ -20,7 +20,7 @@ def a_cage_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     async def starts(sbox: str | None) -> bool:
         return sbox is not None
 
-    monkeypatch.setattr("slack_gate.cli.explain.cage_starts", starts)
+    monkeypatch.setattr("slack_gate.daemon.rulebook.cage_starts", starts)
     for name in list(os.environ):
         if name.startswith(("GIT_", "XDG_CONFIG_HOME")):
             monkeypatch.delenv(name)
@@ -42,8 +42,18 @@ def test_a_gated_call_in_words(home: Home) -> None:
         "decided by  npm publish --tag x",
         "rule        it runs outside the cage",
         "unasked     sbox npm publish --tag x",
+        "network     the cage has none but hosts that net-allow.txt names: sbox --net-allow NAME -- npm publish --tag x",
         "Always      npm publish",
     ]
+
+
+def test_the_way_to_a_named_host_is_green_once_it_is_named(home: Home) -> None:
+    net = "sbox --net-allow NAME -- bash -c 'curl -fsS https://pypi.org | head'"
+    assert found(home, "curl -fsS https://pypi.org | head")["network"].endswith(f": {net}")
+    assert found(home, net)["outcome"] == "asked"
+    (home.path / "net-allow.txt").write_text("NAME pypi.org:443\n")
+    assert found(home, net)["outcome"] == "green"
+    assert [found(home, text)["network"] for text in (net, "sbox ls", "git push", "cd /srv")] == [""] * 4
 
 
 def test_what_would_run(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +69,7 @@ def test_what_would_run(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert (first["outcome"], first["always"]) == ("caged", ["make x"])
     assert first["runs"] == f"{programs['sbox']} bash -c 'make x'"
     assert found(home, ": uncaged; make x", *at)["outcome"] == "asked"
-    monkeypatch.setattr("slack_gate.cli.explain.trusted_programs", lambda _: {})
+    monkeypatch.setattr("slack_gate.daemon.rulebook.trusted_programs", lambda _: {})
     assert [found(home, text, *at)["outcome"] for text in ("sbox ls", "git status", "make x")] == ["asked"] * 3
 
 
