@@ -93,7 +93,8 @@ async def test_it_is_logged_once_however_often_it_is_found(tmp_path: Path) -> No
         assert d.decisions() == ["pending", "undelivered", "undeliverable"]
 
 
-async def test_a_page_without_scripts_is_looked_at(tmp_path: Path) -> None:
+async def test_a_page_without_scripts_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ends, "LEFT_S", 100.0)
     async with beside_the_page(tmp_path) as h:
         page = h.running.page
         assert page is not None
