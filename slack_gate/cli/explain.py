@@ -93,7 +93,7 @@ def _network(hint: str) -> str:
     start, _, line = hint.partition(" ")
     if start != "sbox" or line.startswith("--net-allow"):
         return ""
-    return f"the cage has none but hosts that net-allow.txt names: sbox --net-allow NAME -- {line}"
+    return f"the cage has none but hosts in net-allow.txt: sbox --net-allow NAME -- {line}"
 
 
 def _runs(found: Outcome, event: ToolEvent) -> str:

@@ -42,17 +42,14 @@ def test_a_gated_call_in_words(home: Home) -> None:
         "decided by  npm publish --tag x",
         "rule        it runs outside the cage",
         "unasked     sbox npm publish --tag x",
-        "network     the cage has none but hosts that net-allow.txt names: sbox --net-allow NAME -- npm publish --tag x",
+        "network     the cage has none but hosts in net-allow.txt: sbox --net-allow NAME -- npm publish --tag x",
         "Always      npm publish",
     ]
 
 
-def test_the_way_to_a_named_host_is_green_once_it_is_named(home: Home) -> None:
+def test_the_cage_has_no_network_and_that_is_said(home: Home) -> None:
     net = "sbox --net-allow NAME -- bash -c 'curl -fsS https://pypi.org | head'"
-    assert found(home, "curl -fsS https://pypi.org | head")["network"].endswith(f": {net}")
-    assert found(home, net)["outcome"] == "asked"
-    (home.path / "net-allow.txt").write_text("NAME pypi.org:443\n")
-    assert found(home, net)["outcome"] == "green"
+    assert found(home, "curl -fsS https://pypi.org | head")["network"].endswith(f"net-allow.txt: {net}")
     assert [found(home, text)["network"] for text in (net, "sbox ls", "git push", "cd /srv")] == [""] * 4
 
 
