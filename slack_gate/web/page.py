@@ -13,7 +13,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import parse_qsl
 
 import jinja2
@@ -32,6 +32,7 @@ from slack_gate.errors import GateError
 from slack_gate.web.arrivals import arrivals
 from slack_gate.web.cord import Controls, pulled, said, shown
 from slack_gate.web.login import USER, Entry, Login
+from slack_gate.web.metrics import metrics
 from slack_gate.web.peer import tcp_peer_uid
 from slack_gate.web.server import BODY_S, LOOPBACK, Handler, held6, is_foreign, on_loopback, opened
 from slack_gate.web.shown import Past, Pending, past, pending
@@ -298,17 +299,7 @@ class Page:
         states = await self._requests.counted(self._home)
         oldest = max((self._clock() - one.created_at for one in waiting), default=0.0)
         health = json.loads(self._health())
-        lines = [
-            *_metric("requests", "gauge", "Requests on file, by state", {f'state="{k}"': v for k, v in states.items()}),
-            *_metric("oldest_pending_seconds", "gauge", "Age of the oldest pending request", {"": round(oldest, 3)}),
-            *_metric("page_viewers", "gauge", "Pages that are open", {"": self._viewers}),
-            *_metric("page_login_failures_total", "counter", "Wrong passwords", {"": self.login.failures}),
-            *_metric(
-                "healthy", "gauge", "1 when slack-gate status says healthy", {"": int(health.get("healthy") is True)}
-            ),
-            *_link_metrics(health),
-        ]
-        text = "\n".join(lines) + "\n"
+        text = metrics(states, oldest, self._viewers, self.login.failures, health)
         return web.Response(body=text.encode(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 
@@ -389,27 +380,3 @@ def _plain(status: int, words: str, headers: Mapping[str, str] | None = None) ->
 def _uid(request: web.Request) -> int | None:
     transport = request.transport
     return None if transport is None else tcp_peer_uid(transport.get_extra_info("socket"))
-
-
-def _link_metrics(health: Mapping[str, Any]) -> list[str]:
-    """None where Slack is not used."""
-    if health.get("lines") is None:
-        return []
-    silent, ends = health["lastInboundSeconds"], {f"why={_label(why)}": n for why, n in health["lineEnds"].items()}
-    return [
-        *_metric("slack_lines", "gauge", "Open connections to Slack", {"": health["lines"]}),
-        *_metric("slack_silent_seconds", "gauge", "Time since anything came in from Slack", {"": silent}),
-        *_metric("slack_line_ends_total", "counter", "Connections to Slack that ended or did not open, by why", ends),
-        *_metric("slack_other_connections", "gauge", "Other connections of this app", {"": health["otherConnections"]}),
-    ]
-
-
-def _label(value: str) -> str:
-    escaped = value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-    return f'"{escaped}"'
-
-
-def _metric(name: str, kind: str, words: str, values: Mapping[str, Any]) -> list[str]:
-    name = f"slack_gate_{name}"
-    lines = [f"{name}{{{labels}}} {value}" if labels else f"{name} {value}" for labels, value in values.items()]
-    return [f"# HELP {name} {words}", f"# TYPE {name} {kind}", *lines]
