@@ -1,7 +1,8 @@
 r"""The daemon's side of the hook: find the socket, trust it, ask, and ask again when the daemon went away.
 
-To the daemon: `slack-gate/1 AGENT LENGTH NONCE LIMIT CWD_HEX\n` and LENGTH bytes of the event, untouched.
-    NONCE is the same when an event is sent again; LIMIT is the seconds we still wait; CWD_HEX is our directory, or -.
+To the daemon: `slack-gate/1 AGENT LENGTH NONCE LIMIT CWD_HEX PATH_HEX\n` and LENGTH bytes of the event, untouched.
+    NONCE is the same when an event is sent again; LIMIT is the seconds we still wait; CWD_HEX is our directory, or -;
+    PATH_HEX is our PATH, or -.
     Later perhaps `withdraw\n`: nobody waits for the answer any more.
 Back: `CODE LENGTH\n`, LENGTH bytes, the end. Code 0 is for stdout; code 2, never empty, for stderr.
 """
@@ -23,6 +24,7 @@ SIGNALS = (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP)
 START = "Tell the user to start the daemon: slack-gate serve."
 ANSWER_MAX = 4 << 20  # bytes
 HEADER_MAX = 32  # bytes
+PATH_MAX = 8192  # bytes of the PATH that are told
 STDOUT = 1
 
 
@@ -79,12 +81,13 @@ class Patience:
 def ask(agent: str, path: bytes, event: bytes, patience: Patience) -> tuple[int, bytes]:
     """Return the daemon's code and answer; send the same event again whenever the daemon goes away."""
     nonce, cwd = posix.getrandom(16).hex(), working_directory()
+    search_path = posix.environ.get(b"PATH", b"")[:PATH_MAX].hex() or "-"
     reached, give_up = False, now() + FIRST_WAIT
     while True:
         connection = connect(path, patience)
         if connection:
             since = now()
-            header = f"slack-gate/1 {agent} {len(event)} {nonce} {int(patience.left())} {cwd}\n"
+            header = f"slack-gate/1 {agent} {len(event)} {nonce} {int(patience.left())} {cwd} {search_path}\n"
             answer = exchange(connection, header.encode() + event, patience)
             if answer:
                 return answer

@@ -18,7 +18,8 @@ class ToolEvent:
     """`tool_input` is the agent's JSON object untouched; `call` the host's id of this call, None where it has none.
 
     `rewritable`: the host runs another input where the answer holds one. `prompts`: told to ask, the host is measured
-    to hold this call until a person at its own prompt has decided.
+    to hold this call until a person at its own prompt has decided. `search_path`: the PATH of the agent's processes,
+    empty where it is not known.
     """
 
     agent: str
@@ -32,6 +33,7 @@ class ToolEvent:
     subagent: str = ""
     rewritable: bool = False
     prompts: bool = False
+    search_path: str = ""
 
     @property
     def command(self) -> str | None:

@@ -84,12 +84,13 @@ class Request:
     rewritable: bool = False  # its client runs another text where the answer holds one
     edited: str | None = None  # masked: the text that the approver put in place of the agent's
     caged: bool = False  # approved for the cage only
+    search_path: str = ""  # the PATH by which its agent finds programs
 
     @property
     def event(self) -> ToolEvent:
         """The call that was asked about; exact only while pending, masked after."""
         own = (self.agent, self.session, self.key, self.tool, self.tool_input, self.cwd)
-        return ToolEvent(*own, rewritable=self.rewritable)
+        return ToolEvent(*own, rewritable=self.rewritable, search_path=self.search_path)
 
 
 BY_RULES = "always"

@@ -18,6 +18,7 @@ from slack_gate.daemon.house import Caller
 from slack_gate.daemon.judge import Allow, Ask, Outcome, Recall, Refuse, Run
 from slack_gate.daemon.leads import led_elsewhere
 from slack_gate.daemon.memory import remarks
+from slack_gate.daemon.planted import planted_words
 from slack_gate.errors import RuleGone
 
 REPEAT_S = 30.0  # how long an answered call may be answered again to another client of the same call
@@ -110,8 +111,8 @@ class Calls(Ground):
         approvers = await self._by_cord(event, ask)
         if isinstance(approvers, Answer):
             return approvers
-        led = await in_thread(lambda: led_elsewhere(event))
-        why = f"{led}; {ask.why}" if led else ask.why
+        led, planted = await in_thread(lambda: (led_elsewhere(event), planted_words(event)))
+        why = "; ".join(filter(None, (led, ask.why, planted)))
         if remarked := await remarks(self._store, event, self._clock()):
             why = f"{remarked}; {why}"  # first: the agent's own words cannot push it out of view
         caged = _caged(event, ask)
@@ -176,6 +177,7 @@ class Calls(Ground):
             form=form_of(event) if event.executor is None and event.tool != APPROVAL else "",
             latest_at=now + longest,
             rewritable=event.rewritable or event.executor is not None,
+            search_path=event.search_path,
         )
 
     def _may_repeat(self, filed: Request, caller: Caller) -> bool:

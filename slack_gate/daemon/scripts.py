@@ -12,6 +12,7 @@ from cage import cage_policy
 from slack_gate.core.event import ToolEvent
 from slack_gate.daemon import words
 from slack_gate.daemon.paths import Paths, Place, Unclear, expanded
+from slack_gate.daemon.planted import planted
 
 LARGE = 4 << 20  # bytes; of larger files size, inode and times stand for the content
 MAX_BYTES = 32 << 20  # of all files of a command; of the rest, the same
@@ -23,6 +24,7 @@ _PLAIN = frozenset(
     """git ls cat head tail grep egrep fgrep rg wc cd pwd echo printf mkdir touch rm rmdir chmod chown true false diff
     cmp stat file du df sort uniq cut tr tree""".split()  # noqa: SIM905 - one word a program is easier to read
 )
+_SYSTEM = ("/usr/", "/bin/", "/sbin/")
 _GIT_RUNS = frozenset({"apply", "am", "bisect", "config", "filter-branch", "rebase", "submodule"})
 # What programs run without being told its name.
 _DEFAULTS = {
@@ -61,12 +63,13 @@ def scripts_of(event: ToolEvent) -> Mapping[str, str]:
     plain = _takes_data(command)
     found: dict[str, str] = {}
     hashes, rest = _Hashes(), hashlib.sha256()
-    for path in islice(_candidates(event.cwd, command, lines), _MAX_PATHS):
+    for path in islice(_candidates(event.cwd, event.search_path, command, lines), _MAX_PATHS):
         status = _status(path)
-        if status is None or path in found or (plain and not os.access(path, os.X_OK)) or _is_program(path):
+        real = os.path.realpath(path) if status else ""
+        if status is None or path in found or (plain and not os.access(path, os.X_OK)) or _is_program(path, real):
             continue
         if len(found) < MAX_FILES:
-            found[path] = hashes.of(path, status)
+            found[path] = real if real.startswith(_SYSTEM) else hashes.of(path, status)
         else:
             rest.update(f"{path}\0{_seen(status)}\0".encode(errors="surrogatepass"))
     return found if len(found) < MAX_FILES else {**found, "": rest.hexdigest()}
@@ -82,15 +85,17 @@ def _takes_data(command: str) -> bool:
     )
 
 
-def _candidates(cwd: str, command: str, lines: list[list[str]]) -> Iterator[str]:
+def _candidates(cwd: str, search_path: str, command: str, lines: list[list[str]]) -> Iterator[str]:
     """Every path that could be a script, each word in each of the directories the command may be in."""
     every = [word for line in lines for word in line]
     names = dict.fromkeys(meaning for word in every for meaning in words.meanings(word))
     names |= dict.fromkeys(name for line in lines for name in words.modules(line))
     names |= dict.fromkeys(name for word in every for name in _DEFAULTS.get(os.path.basename(word), ()))
-    for place in _places(cwd, command, lines):
+    places = _places(cwd, command, lines)
+    for place in places:
         for name in names:
             yield os.path.join(place, expanded(name))
+    yield from planted(search_path, places, every)
 
 
 def _places(cwd: str, command: str, lines: list[list[str]]) -> list[str]:
@@ -114,9 +119,9 @@ def _status(path: str) -> os.stat_result | None:
     return status if stat.S_ISREG(status.st_mode) else None
 
 
-def _is_program(path: str) -> bool:
-    """/usr/bin/python3 itself: the agent cannot change it, and hashing it each time would cost."""
-    return os.path.realpath(path).startswith(("/usr/", "/bin/", "/sbin/"))
+def _is_program(path: str, real: str) -> bool:
+    """/usr/bin/python3 itself: the agent can change links to it only, and hashing it each time would cost."""
+    return path.startswith(_SYSTEM) and real.startswith(_SYSTEM)
 
 
 def _seen(status: os.stat_result) -> str:

@@ -1,7 +1,7 @@
 """The hook socket: private from the moment it exists, one live daemon on it, only its own user's hooks.
 
-A client sends `slack-gate/1 AGENT LENGTH NONCE LIMIT CWD_HEX` and the raw event; it gets `CODE LENGTH` and as many
-bytes. While it waits it may send `withdraw`. The socket can ask, never decide.
+A client sends `slack-gate/1 AGENT LENGTH NONCE LIMIT CWD_HEX PATH_HEX` and the raw event; it gets `CODE LENGTH` and
+as many bytes. An older one tells no PATH. While it waits it may send `withdraw`. The socket can ask, never decide.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -28,9 +28,12 @@ from slack_gate.daemon.house import Caller
 from slack_gate.daemon.private_socket import peer_uid, private_listener
 from slack_gate.errors import GateError, SocketError
 
-HEADER = re.compile(rb"slack-gate/1 ([a-z0-9-]{1,40}) ([0-9]{1,8}) ([0-9a-f]{32}) ([0-9]{1,7}) (-|[0-9a-f]{2,8192})\n")
+HEADER = re.compile(
+    rb"slack-gate/1 ([a-z0-9-]{1,40}) ([0-9]{1,8}) ([0-9a-f]{32}) ([0-9]{1,7}) (?:-|[0-9a-f]{2,8192})"
+    rb"(?: (?:-|((?:[0-9a-f]{2}){1,8192})))?\n"
+)
 STATUS = "status"  # in the agent's place: asks for the daemon's health instead of a decision
-MAX_HEADER = 9000
+MAX_HEADER = 26_000
 EVENT_S = 30.0  # how long a client may take to send what it announced
 BACKLOG = 1024  # hooks that come at once; one more would be told that nobody is there
 
@@ -49,6 +52,7 @@ _BROKEN = (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunErr
 class Frame:
     agent: str
     caller: Caller
+    search_path: str
     event: bytes
 
 
@@ -152,6 +156,8 @@ class _Door:
         event = None
         try:
             event = await apart(lambda: agent.parse(frame.event), len(frame.event))
+            if isinstance(event, ToolEvent):
+                event = replace(event, search_path=frame.search_path)
             answer = await self._ruling(event, frame.caller, reader)
         except MalformedEvent as error:
             answer = await self._malformed(agent.NAME, str(error))
@@ -212,9 +218,12 @@ async def _read_frame(reader: asyncio.StreamReader) -> Frame:
     header = HEADER.fullmatch(await reader.readuntil(b"\n"))
     if header is None:
         raise _NotAFrame("not a slack-gate/1 header")
-    agent, length, nonce, limit, _cwd = header.groups()
+    agent, length, nonce, limit, search_path = header.groups()
     if int(length) > MAX_EVENT:
         raise _NotAFrame(f"an event of {int(length)} bytes")
     return Frame(
-        agent.decode(), Caller(nonce.decode(), float(limit), int(length)), await reader.readexactly(int(length))
+        agent.decode(),
+        Caller(nonce.decode(), float(limit), int(length)),
+        bytes.fromhex((search_path or b"").decode()).decode(errors="replace").replace("\0", ""),
+        await reader.readexactly(int(length)),
     )

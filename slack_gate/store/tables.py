@@ -100,6 +100,7 @@ requests = Table(
     Column("rewritable", Integer, nullable=False, default=0, server_default="0"),  # its client runs another text
     Column("edited", Shown),  # masked: the text that the approver put in place of the agent's
     Column("caged", Integer, nullable=False, default=0, server_default="0"),  # approved for the cage only
+    Column("search_path", Text, nullable=False, default="", server_default=""),  # the PATH of the agent
     UniqueConstraint("agent", "session", "key", name="one_request_a_call"),
     CheckConstraint(f"state IN ({_STATES})", name="known_state"),
     CheckConstraint("(state = 'pending') = (decided_at IS NULL)", name="ended_has_a_time"),

@@ -95,11 +95,14 @@ class Wire:
         self.writer.write(data)
         await self.writer.drain()
 
-    async def ask(self, event: dict[str, Any] | bytes, agent: str = "claude-code", limit: int = 330) -> None:
+    async def ask(
+        self, event: dict[str, Any] | bytes, agent: str = "claude-code", limit: int = 330, search_path: str = ""
+    ) -> None:
         body = event if isinstance(event, bytes) else json.dumps(event).encode()
-        await self.send(b"slack-gate/1 %s %d %s %d -\n" % (agent.encode(), len(body), nonce(), limit) + body)
+        told = search_path.encode().hex() or "-"
+        await self.send(f"slack-gate/1 {agent} {len(body)} {nonce().decode()} {limit} - {told}\n".encode() + body)
 
-    async def answer(self, timeout: float = 25) -> tuple[int, bytes]:
+    async def answer(self, timeout: float = 100) -> tuple[int, bytes]:
         """Code and bytes; the daemon closes after them."""
         async with asyncio.timeout(timeout):
             code, length = (await self.reader.readuntil(b"\n")).split()
@@ -107,7 +110,7 @@ class Wire:
         assert len(body) == int(length)
         return int(code), body
 
-    async def decision(self, timeout: float = 25) -> str:
+    async def decision(self, timeout: float = 100) -> str:
         code, body = await self.answer(timeout)
         assert code == 0
         return str(json.loads(body)["hookSpecificOutput"]["permissionDecision"])

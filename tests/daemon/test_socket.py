@@ -20,6 +20,7 @@ import pytest
 from slack_gate.agents.event_json import MAX_EVENT
 from slack_gate.config import Settings
 from slack_gate.core.request import Choice, State
+from slack_gate.daemon import apart
 from slack_gate.daemon import socket as socket_module
 from slack_gate.daemon.socket import hook_socket, only_daemon
 from slack_gate.errors import SocketError
@@ -196,7 +197,7 @@ async def test_a_second_daemon_of_this_process(place: Path) -> None:
 _CONNECT = """
 import socket, sys
 s = socket.socket(socket.AF_UNIX)
-s.settimeout(10)
+s.settimeout(100)
 s.connect(sys.argv[1])
 try:
     s.sendall(sys.argv[2].encode())
@@ -232,7 +233,7 @@ async def test_another_users_process_is_refused(place: Path) -> None:
     [
         b"\n",
         b"GET / HTTP/1.1\r\n\r\n",
-        b"\0" * 20_000,
+        b"\0" * 40_000,
         b"slack-gate/2 claude-code 2 " + b"0" * 32 + b" 60 -\n{}",
         b"slack-gate/1 claude-code -1 " + b"0" * 32 + b" 60 -\n{}",
         b"slack-gate/1 claude-code 2 " + b"0" * 31 + b" 60 -\n{}",
@@ -241,7 +242,7 @@ async def test_another_users_process_is_refused(place: Path) -> None:
         b"slack-gate/1 claude-code 9437184 " + b"0" * 32 + b" 60 -\n{}",
         b"slack-gate/1 claude-code %d " % (MAX_EVENT + 1) + b"0" * 32 + b" 60 -\n",
         b"slack-gate/1 claude-code 99999999999 " + b"0" * 32 + b" 60 -\n",
-        b"slack-gate/1 claude-code 2 " + b"0" * 32 + b" 60 " + b"a" * 20_000 + b"\n{}",
+        b"slack-gate/1 claude-code 2 " + b"0" * 32 + b" 60 " + b"a" * 40_000 + b"\n{}",
         b"approve SG-000000000000\n",
     ],
 )
@@ -260,7 +261,7 @@ async def test_what_is_no_frame_is_hung_up_on(place: Path, data: bytes) -> None:
 async def test_half_a_frame_holds_up_nobody_and_is_given_up(
     place: Path, data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(socket_module, "EVENT_S", 0.3)
+    monkeypatch.setattr(socket_module, "EVENT_S", 3.0)
     async with door(place) as (d, path):
         slow, closed = await Wire.open(path), await Wire.open(path)
         for wire in (slow, closed):
@@ -287,7 +288,8 @@ async def test_an_event_that_cannot_be_read_is_denied(place: Path, body: bytes) 
         assert d.decisions() == ["malformed", "green"]
 
 
-async def test_a_megabyte_of_command_is_denied_in_time(place: Path) -> None:
+async def test_a_megabyte_of_command_is_denied_in_time(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart, "LIMIT_S", 10.0)
     async with door(place) as (_, path):
         wire = await Wire.open(path)
         await wire.ask({**GREEN, "tool_input": {"command": "echo " + " ".join(map(str, range(150_000)))}})

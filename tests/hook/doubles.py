@@ -42,17 +42,19 @@ class Frame:
     nonce: str
     limit: int
     cwd: bytes | None
+    search_path: bytes | None
     event: bytes
 
 
 def read_frame(stream: IO[bytes]) -> Frame:
     line = stream.readline().decode("ascii")
-    found = re.fullmatch(r"slack-gate/1 ([a-z0-9-]+) (\d+) ([0-9a-f]{32}) (\d+) ([0-9a-f]+|-)\n", line)
+    found = re.fullmatch(r"slack-gate/1 ([a-z0-9-]+) (\d+) ([0-9a-f]{32}) (\d+) ([0-9a-f]+|-) ([0-9a-f]+|-)\n", line)
     assert found, line
-    agent, length, nonce, limit, cwd = found.groups()
+    agent, length, nonce, limit, cwd, search_path = found.groups()
     event = stream.read(int(length))
     assert len(event) == int(length)
-    return Frame(agent, nonce, int(limit), None if cwd == "-" else bytes.fromhex(cwd), event)
+    told = (None if field == "-" else bytes.fromhex(field) for field in (cwd, search_path))
+    return Frame(agent, nonce, int(limit), *told, event)
 
 
 class Daemon:

@@ -83,8 +83,19 @@ def test_the_answer_goes_to_stdout_and_the_event_to_the_daemon(serve: Serve, eac
     daemon.end()
     (frame,) = daemon.frames
     assert (frame.agent, frame.event, frame.cwd) == ("claude-code", EVENT, os.getcwdb())
+    assert frame.search_path is None
     assert frame.limit in (8, 9)
     assert daemon.rests == [b""]
+
+
+@pytest.mark.parametrize("search_path", ["/opt/my tools:/bin:", "/ä", "/long" * 2000])
+def test_the_daemon_hears_of_the_agents_path(serve: Serve, each: Agent, search_path: str) -> None:
+    daemon = serve(answer(0, ALLOW))
+    each.env["PATH"] = search_path
+    assert each.ask() == Result(0, ALLOW, b"")
+    daemon.end()
+    (frame,) = daemon.frames
+    assert frame.search_path == search_path.encode()[:8192]
 
 
 def test_two_calls_have_two_nonces(serve: Serve, agent: Agent) -> None:
