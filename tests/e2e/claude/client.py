@@ -117,11 +117,11 @@ def give_away(tree: Path) -> None:
             os.chown(path, USER_ID, USER_ID, follow_symlinks=False)
 
 
-async def run_client(binary: Path, api_url: str, home: Path, *flags: str, timeout: float = 60) -> ClientRun:
-    """`claude -p go FLAGS` in `home/job`; kills the whole process group when `timeout` seconds are over."""
+async def run_client(binary: Path, api_url: str, home: Path, *flags: str, timeout: float = 60, **env: str) -> ClientRun:
+    """`claude -p go FLAGS` in `home/job`, with `env` too; kills its process group when `timeout` seconds are over."""
     process = await asyncio.create_subprocess_exec(
         binary, "-p", "go", "--output-format", "json", *flags,
-        cwd=home / "job", env=_environment(api_url, home), stdin=asyncio.subprocess.DEVNULL,
+        cwd=home / "job", env=_environment(api_url, home) | env, stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, start_new_session=True,
         user=USER_ID, group=USER_ID, extra_groups=None if USER_ID is None else [],
     )  # fmt: skip

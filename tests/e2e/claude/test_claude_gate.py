@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .client import ClientRun, run_client, throw_away_home
+from .client import ClientRun, give_away, run_client, throw_away_home
 from .gate import install, running_gate
 from .scripted_api import ScriptedApi, bash, scripted_api
 
@@ -44,8 +44,8 @@ def decisions(home: Path) -> list[tuple[str, str]]:
     return [(line["decision"], line["command"]) for line in lines if line["decision"] != "pending"]
 
 
-def start(claude: Path, api: ScriptedApi, home: Path, *flags: str) -> asyncio.Task[ClientRun]:
-    return asyncio.create_task(run_client(claude, api.url, home, *flags, timeout=120))
+def start(claude: Path, api: ScriptedApi, home: Path, *flags: str, **env: str) -> asyncio.Task[ClientRun]:
+    return asyncio.create_task(run_client(claude, api.url, home, *flags, timeout=120, **env))
 
 
 @MODES
@@ -136,3 +136,22 @@ async def test_three_calls_in_one_turn_and_only_the_denied_one_does_not_run(clau
         run = await client
     assert made(home) == {"a.txt", "c.txt"}, run
     assert "Denied by Ana" in api.tool_results()["b"]
+
+
+@pytest.mark.parametrize("changed", [False, True])
+async def test_a_program_of_the_environment_that_it_was_started_in(claude: Path, home: Path, changed: bool) -> None:
+    """Its shell finds by PATH what the card says, and not what was put there while a person read."""
+    tool = home / "projects/app/venv/bin/tool"
+    tool.parent.mkdir(parents=True, exist_ok=True)
+    tool.write_text("#!/bin/sh\ntouch shown\n")
+    tool.chmod(0o755)
+    give_away(home)
+    async with running_gate(home) as gate, scripted_api([bash("tool x")], "finished") as api:
+        client = start(claude, api, home, PATH=f"{tool.parent}:/usr/bin:/bin")
+        card = await gate.card("tool x")
+        assert f"tool is {tool}, which caged code can change" in card.plain()
+        if changed:
+            tool.write_text("#!/bin/sh\ntouch planted\n")
+        await gate.person.click(card, "Approve")
+        run = await client
+    assert made(home) == (set() if changed else {"shown"}), run
