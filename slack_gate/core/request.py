@@ -76,7 +76,7 @@ class Request:
     via: str = ""  # how the log names what decided it: `human-slack`, `allowlist`, `timeout`
     chain: str = field(default="", compare=False)  # the log that it stands in, among those of a fleet: its home's
     form: str = ""  # what a denial of it is remembered by in its session
-    lifted_at: float | None = None  # a denial taken back
+    lifted_at: float | None = None  # a denial taken back, or an approval that could not be recorded
     quorum: int = 1  # people who must approve
     latest_at: float = 0.0  # how far `expires_at` can be moved: until then its client can wait
     votes: tuple[tuple[str, str], ...] = ()  # user and name of those who approved so far

@@ -92,7 +92,8 @@ requests = Table(
     Column("chain", Text, nullable=False, default="", server_default=""),  # the log that it stands in: its home's
     # What a denial is remembered by in its session: the SHA-256 of what would run, whatever the agent says of it.
     Column("form", Text, nullable=False, default="", server_default=""),
-    Column("lifted_at", Double),  # a denial that an approver took back: the same may be asked again
+    # A denial that an approver took back: the same may be asked again. An approval that was not recorded: it is none.
+    Column("lifted_at", Double),
     Column("quorum", Integer, nullable=False, default=1, server_default="1"),  # how many people must approve
     Column("latest_at", Double, nullable=False, default=0.0, server_default="0"),  # until when its client can wait
     Column("votes", Shown, nullable=False, default="[]", server_default="[]"),  # JSON: [user, name] of who approved
