@@ -288,7 +288,8 @@ async def test_a_remembered_command_runs_as_remembered(house: House, tmp_path: P
         asked = await one.asked(one.event(f"{UNCAGED} touch {house.outside}/x", str(house.repo)))
         await one.click(asked, Choice.ALWAYS)
         said = await answer(one, f"touch {house.outside}/y", house.repo)
-        assert said is not None and (said.command, said.advice) == (f"/usr/bin/touch {house.outside}/y", "")
+        assert said is not None and said.advice == ""
+        assert (said.command or "").endswith(f" /usr/bin/touch {house.outside}/y")
         assert one.decisions()[-1] == "remembered"
 
 
