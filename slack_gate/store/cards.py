@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, exists, func, or_, select, tuple_, update
 
 from slack_gate.core.request import Request, State
 from slack_gate.store.database import Database
@@ -129,9 +129,13 @@ class Cards:
 
     async def resumed(self, now: float) -> None:
         """After a start: what was being drawn for this home's agents when it stopped is due again."""
-        own = cards.c.request.in_(select(requests.c.id).where(requests.c.home == self._home))
-        state = select(requests.c.state).where(requests.c.id == cards.c.request).scalar_subquery()
-        query = update(cards).where(own, cards.c.due_at < GIVEN_UP, cards.c.drawn != state).values(due_at=now)
+        renewed = and_(requests.c.state == State.PENDING, cards.c.revision != requests.c.revision)
+        behind = exists().where(
+            requests.c.id == cards.c.request,
+            requests.c.home == self._home,
+            or_(cards.c.drawn != requests.c.state, renewed),
+        )
+        query = update(cards).where(cards.c.due_at < GIVEN_UP, behind).values(due_at=now)
         await self._database.run(lambda connection: connection.execute(query))
 
     async def next_due(self, now: float = 0.0) -> float | None:

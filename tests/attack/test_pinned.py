@@ -14,9 +14,10 @@ import pytest
 from cage import cage_policy
 from slack_gate.core.answer import Answer
 from slack_gate.core.event import ToolEvent
-from slack_gate.core.request import Choice
+from slack_gate.core.request import Choice, State
 from slack_gate.core.rules import Key, keys_to_remember
 from slack_gate.daemon.programs import Programs
+from slack_gate.store.cards import Cards
 from tests.daemon.desk import SECOND, desk
 
 
@@ -172,3 +173,21 @@ def test_a_launcher_takes_what_it_starts_from_the_project(outside: Path, make: s
     assert found.words_of("tool") is None and found.words_of(str(tool)) is None
     if make in ("shims", "volta"):
         assert str(tool.parent) not in (found.words_of("touch") or ("", "?"))[1]
+
+
+async def test_a_card_that_was_being_drawn_anew_at_a_stop_is_drawn_at_the_start(tmp_path: Path) -> None:
+    """It shows what does not hold any more, as a vote that counts no longer: not until another's lease would end."""
+    async with desk(tmp_path) as d:
+        asked = await d.asked(d.event())
+        cards = Cards(d.store.database, "slack", asked.home)
+        now = d.clock()
+        [card] = await cards.due(now)
+        await cards.posted(card.id, "D1", "1.1", revision=card.request.revision)
+        assert await d.store.renewed(asked.id, now) is not None
+        assert await cards.claim(await cards.due(now), now, now + 60)
+        assert await cards.due(now) == []
+        await cards.resumed(now)  # as after a kill
+        assert [one.id for one in await cards.due(now)] == [card.id]
+        await cards.drawn(card.id, State.PENDING, now + 1, revision=asked.revision + 1)
+        await cards.resumed(now)
+        assert await cards.due(now) == []
