@@ -13,6 +13,7 @@ from slack_gate.core.request import Request
 from slack_gate.slack.app import Decider
 from slack_gate.slack.commands import Commands
 from slack_gate.slack.contact import Contact, Later
+from slack_gate.slack.home_buttons import HomeButtons
 from slack_gate.slack.home_tab import HomeTab
 from slack_gate.slack.people import People
 from slack_gate.slack.permalinks import Permalinks
@@ -33,6 +34,7 @@ def beside_cards(
     contact, links = Contact(client, controls, people, later), Permalinks(client)
     tab = HomeTab(contact, gate, links, file)
     tab.listen(app)
+    HomeButtons(contact, gate, tab).listen(app)
     Commands(contact, links).listen(app)
     Reactions(contact, gate, reactions, file).listen(app)
     return tab

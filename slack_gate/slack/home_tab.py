@@ -1,32 +1,26 @@
-"""The Home tab kept as things stand: published again after each change, at a bounded pace; its buttons.
+"""The Home tab kept as things stand: published again after each change, at a bounded pace.
 
 What is published is drawn at that moment, so the newest state wins however many changes there were. It is tried until
-Slack takes it or refuses for good; an old button decides nothing and says so.
+Slack takes it or refuses for good.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 
 import structlog
-from slack_bolt.async_app import AsyncAck, AsyncApp
+from slack_bolt.async_app import AsyncApp
 
 from slack_gate.core.change import FileNow
-from slack_gate.core.cord import Hand, Pull
-from slack_gate.core.outcome import sentence
-from slack_gate.core.ports import Verdict
-from slack_gate.core.request import BY_SLACK, ON_HOME, Choice, Decision, Request
+from slack_gate.core.request import Request
 from slack_gate.errors import GateError
 from slack_gate.slack.app import Decider
-from slack_gate.slack.blocks import Block, plain, section
-from slack_gate.slack.cards import revision_in
-from slack_gate.slack.commands import SeenEvents
-from slack_gate.slack.contact import Body, Contact, team_of
+from slack_gate.slack.blocks import Block
+from slack_gate.slack.contact import Body, Contact
 from slack_gate.slack.faults import FAILED, Fault, fault_of
-from slack_gate.slack.home import LIFT, OPEN, PAUSE, PREFIX, RESUME, REVOKE, bare, closed, drawing
+from slack_gate.slack.home import bare, closed, drawing
 from slack_gate.slack.messenger import CONTENT, picture_of
 from slack_gate.slack.permalinks import Permalinks
 from slack_gate.slack.remedies import remedy
@@ -65,27 +59,32 @@ class HomeTab:
         self._notes: dict[str, list[str]] = {}
         self._strangers: dict[str, None] = {}
         self._wake = asyncio.Event()
-        self._seen = SeenEvents()  # presses, of which Slack may bring one twice
         self._failures = 0
         self._unplaced = False  # something waits whose card Slack has not taken yet
 
     def listen(self, app: AsyncApp) -> None:
-        """Before any listener that takes every action."""
         app.event("app_home_opened")(self._opened)
-        for choice in (Choice.APPROVE, Choice.DENY, Choice.ALWAYS):
-            app.action(PREFIX + choice.value)(self._chosen)
-        app.action(REVOKE)(self._revoked)
-        app.action(LIFT)(self._lifted)
-        app.action(PAUSE)(self._pulled)
-        app.action(RESUME)(self._pulled)
-        app.action(OPEN)(_only_acknowledged)
-        app.action(re.compile(rf"^{re.escape(PREFIX)}"))(self._unknown)
 
     # Publishing
 
     def changed(self) -> None:
         """Something may look different now, to whoever has a tab of ours on the screen."""
         self._want(self._drawn)
+
+    def shows(self, user: str, view: str) -> bool:
+        """Whether this view can be the tab of this person: it is, or none was drawn since the start."""
+        known = self._drawn.get(user)
+        return known is None or known.view == view
+
+    def redraw(self, user: str, *, force: bool) -> None:
+        """Before anybody else's; with `force` even if nothing changed."""
+        self._wanted = {user: force or self._wanted.pop(user, False), **self._wanted}
+        self._wake.set()
+
+    def note(self, user: str, told: str) -> None:
+        """A sentence to this person, until the tab is drawn once more."""
+        self._notes[user] = [told]
+        self.redraw(user, force=True)
 
     async def run(self) -> None:
         """Publishes until cancelled. At first every approver's tab: one of an earlier run may show old buttons."""
@@ -110,10 +109,6 @@ class HomeTab:
             self._wanted[user] = force or self._wanted.get(user, False)
         if self._wanted:
             self._wake.set()
-
-    def _want_first(self, user: str, *, force: bool) -> None:
-        self._wanted = {user: force or self._wanted.pop(user, False), **self._wanted}
-        self._wake.set()
 
     async def _publish(self, user: str, force: bool) -> float | None:
         """None when the tab shows how things stand, else the seconds after which to try again."""
@@ -198,7 +193,7 @@ class HomeTab:
         same = known is not None and known.hash is not None and known.hash == view.get("hash")
         if not same and known is not None:
             self._forget_hash(user)
-        self._want_first(user, force=not same)
+        self.redraw(user, force=not same)
 
     async def _show_closed(self, user: str, event: Body) -> None:
         """Once for each stranger: a tab keeps what was drawn."""
@@ -215,97 +210,6 @@ class HomeTab:
             self._strangers.pop(user, None)
             log.info("a stranger's Home tab could not be drawn", error=fault.words)
         self._drawn.pop(user, None)  # it does not change
-
-    # Buttons
-
-    async def _chosen(self, ack: AsyncAck, body: Body) -> None:
-        user = body["user"]["id"]
-        try:
-            click = await self._gate.decide(self._decision(body))
-            told = "" if click.verdict is Verdict.DECIDED else sentence(click)
-        except GateError as error:
-            log.error("a click could not be recorded", error=str(error))
-            told = f"Nothing was approved: {error}"
-        self._answer(body, user, told)
-        await ack()
-
-    def _decision(self, body: Body) -> Decision:
-        """The digest counts only on the tab that was drawn for this person; no request has an empty one."""
-        action = body["actions"][0]
-        own = self._is_own(body)
-        value = str(action.get("value") or "")
-        request, digest = [*value.split(" "), "", ""][:2]
-        user = body["user"]
-        return Decision(
-            request=request,
-            digest=digest if own else "",
-            choice=Choice(str(action["action_id"]).removeprefix(PREFIX)),
-            by=BY_SLACK,
-            user=user["id"],
-            name=self._contact.people.name(user["id"]),
-            team=team_of(body),
-            message=str((body.get("view") or {}).get("id", "")),
-            surface=ON_HOME,
-            revision=revision_in(value),
-        )
-
-    def _is_own(self, body: Body) -> bool:
-        container, view, user = body.get("container") or {}, body.get("view") or {}, body["user"]["id"]
-        home = container.get("type") == "view" and view.get("type") == "home"
-        same = bool(view.get("id")) and container.get("view_id", view.get("id")) == view.get("id")
-        known = self._drawn.get(user)
-        return home and same and view.get("private_metadata") == user and (known is None or known.view == view["id"])
-
-    async def _revoked(self, ack: AsyncAck, body: Body) -> None:
-        rule = str(body["actions"][0].get("value") or "")
-        await self._done(ack, body, lambda hand, team: self._controls.revoke(rule, hand, team))
-
-    async def _lifted(self, ack: AsyncAck, body: Body) -> None:
-        denied = str(body["actions"][0].get("value") or "")
-        await self._done(ack, body, lambda hand, team: self._controls.lift(denied, hand, team))
-
-    async def _pulled(self, ack: AsyncAck, body: Body) -> None:
-        pull = Pull(str(body["actions"][0]["action_id"]).removeprefix(PREFIX))
-        await self._done(ack, body, lambda hand, team: self._pull(pull, hand, team))
-
-    async def _pull(self, pull: Pull, hand: Hand, team: str) -> str:
-        told = await self._controls.pull(pull, hand, team)
-        return "" if self._controls.approves(hand.user, team) else told  # the tab shows how it stands
-
-    async def _done(self, ack: AsyncAck, body: Body, act: Callable[[Hand, str], Awaitable[str]]) -> None:
-        user, press = body["user"]["id"], str(body.get("trigger_id", ""))
-        if not self._seen.new(press):
-            told = ""  # done before: what came after it stands
-        elif not self._is_own(body):
-            told = "This is not your Home tab as it was drawn. Nothing was changed; open it again."
-        else:
-            try:
-                told = await act(self._contact.hand(user, press), team_of(body))
-            except GateError as error:
-                told = f"Nothing was changed: {error}"
-        self._answer(body, user, told)
-        await ack()
-
-    async def _unknown(self, ack: AsyncAck, body: Body) -> None:
-        self._answer(body, body["user"]["id"], "This button is not known here any more. Nothing was changed.")
-        await ack()
-
-    def _answer(self, body: Body, user: str, told: str) -> None:
-        """The tab as it stands now, and a dialog that says why nothing changed."""
-        if self._controls.approves(user, team_of(body)):
-            self._want_first(user, force=bool(told))
-        if told:
-            self._contact.later(self._tell(body, user, told))
-
-    async def _tell(self, body: Body, user: str, told: str) -> None:
-        view = {"type": "modal", "title": plain("slack-gate"), "close": plain("Close"), "blocks": [section(told)]}
-        try:
-            await self._client.views_open(trigger_id=str(body.get("trigger_id", "")), view=view)
-        except FAILED as error:
-            log.warning("an answer to a click came as a note on the Home tab", error=repr(error))
-            if self._controls.approves(user, team_of(body)):
-                self._notes[user] = [told]
-                self._want_first(user, force=True)
 
 
 class _Drawn:
@@ -329,8 +233,3 @@ class _Pace:
         now = self._clock()
         self._free_at = max(self._free_at, now - BURST * PACE_S) + PACE_S
         return max(self._free_at - now, 0.0)
-
-
-async def _only_acknowledged(ack: AsyncAck) -> None:
-    """A button that is a link tells of the click too."""
-    await ack()
