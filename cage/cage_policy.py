@@ -1666,15 +1666,17 @@ RUNNERS = frozenset(
     phpstan psalm rector pest drush packer terragrunt terramate cdktf chalice zappa amplify sst dagger act ddev lando
     clj clojure mill scala-cli dune opam esy shards dub nimble spago gleam trunk wasm-pack
     golangci-lint goreleaser ko air reflex modd buf sqlc nose2 nosetests behave robot locust scrapy fab copier prove
-    tuist carthage xcodebuild""".split()
+    tuist carthage xcodebuild hg chg sl jj darcs fossil pijul tig lazygit gitui gitk hub stg prettierd eslint_d
+    tsc-watch pyright basedpyright pyre pytype tflint helmfile garden werf okteto devspace cue""".split()
 )
 _RUN_BY = {  # of these only some subcommands run project code
     **dict.fromkeys(["docker", "podman"], frozenset(["compose", "build", "buildx", "builder", "bake", "farm"])),
     "go": frozenset("run test generate build vet install tool list fix".split()),
 }
-# What of gh commits to, fetches into or pushes from the repository that it stands in: by git, which runs hooks.
+# What gh and glab do in the repository that they stand in by a git that runs its hooks.
 _GH_GIT = {
     "pr": frozenset("create new merge".split()),
+    "mr": frozenset("create new for merge checkout rebase".split()),
     "repo": frozenset("create new".split()),
     "issue": frozenset(["develop"]),
 }
@@ -1913,12 +1915,14 @@ def is_project_runner(argv: tuple[str, ...], cwd: str | None = None) -> bool:
         except (Gated, OSError):
             return True
         return False
-    if base == "gh":  # with a directory, as network git that counts
+    if base in ("gh", "glab"):  # with a directory, as network git that counts
         return cwd is not None and argv[2:3] != () and argv[2] in _GH_GIT.get(argv[1], _NONE)
     stem = base.rstrip("0123456789.-")  # of pytest-3, go1.22
     if stem == "python":
         return argv[1:2] == ("-m",)
     name = base if base in RUNNERS else stem
+    if name[:4] == "git-":
+        return True
     return name in RUNNERS and (name not in _RUN_BY or (len(argv) > 1 and argv[1] in _RUN_BY[name]))
 
 

@@ -88,7 +88,7 @@ def test_what_the_words_would_run(tmp_path: Path) -> None:
     [
         *("rustup show", "rustc --version", "rustfmt a.rs", "pytest-3", "mypy3", "go1.22.3 build", "go list -export"),
         *("docker builder prune", "conda env list", "nix fmt", "pipenv install", "scons", "podman-compose up"),
-        *("terragrunt plan", "rubocop", "latexmk"),
+        *("terragrunt plan", "rubocop", "latexmk", "hg log", "sl status", "jj log", "git-lfs pull", "tig", "prettierd"),
     ],
 )
 def test_what_runs_the_project_is_remembered_for_the_cage(command: str) -> None:
@@ -103,7 +103,7 @@ def test_a_rule_for_a_track_would_be_one_for_its_ssh() -> None:
     assert cage_policy.keys("gcloud beta compute instances list") == []
 
 
-@pytest.mark.parametrize("command", ["gh pr create --fill", "gh pr merge 1", "gh issue develop 1", "gh repo create x"])
+@pytest.mark.parametrize("command", ["gh pr create --fill", "gh pr merge 1", "gh issue develop 1", "glab mr create"])
 def test_git_that_another_program_runs_is_asked_each_time(command: str) -> None:
     """It pushes, and so runs the hooks of the repository that the agent stands in; in the cage it reaches nothing."""
     event = ToolEvent("claude-code", "s", "toolu_1", "Bash", {"command": command}, "/srv/app")
