@@ -19,7 +19,8 @@ import click
 
 from slack_gate.config import Settings, load
 from slack_gate.daemon.messages import configure, warn_of_writable_program
-from slack_gate.daemon.serve import make_private, running
+from slack_gate.daemon.process import make_private
+from slack_gate.daemon.serve import running
 from slack_gate.local_slack.person import Person
 from slack_gate.local_slack.server import LocalSlack
 from slack_gate.local_slack.workspace import Message

@@ -14,7 +14,7 @@ import click
 
 from slack_gate.config import Settings, default_home, load
 from slack_gate.core.display import visible
-from slack_gate.daemon.serve import make_private
+from slack_gate.daemon.process import make_private
 from slack_gate.errors import ConfigError
 
 NEXT = """\

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import json
 import os
-import resource
 import signal
 import socket
-import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -37,6 +33,7 @@ from slack_gate.daemon.health import asked_now, health
 from slack_gate.daemon.house import House
 from slack_gate.daemon.judge import Judge, Run
 from slack_gate.daemon.outbox import Outbox
+from slack_gate.daemon.process import for_many_hooks, make_private, not_traceable, notify
 from slack_gate.daemon.rulebook import database_files, rulebook
 from slack_gate.daemon.runs import Runs
 from slack_gate.daemon.socket import hook_socket, lock_of, only_daemon
@@ -65,8 +62,6 @@ from slack_gate.whereabouts import launcher
 
 SLACK, WEB, TERMINAL = "slack", "web", "terminal"  # where approvers are asked
 CAGE, SANDBOXER = "cage", "sandboxer"
-PR_SET_DUMPABLE = 4
-MAX_FILES = 65536
 
 log = structlog.get_logger()
 
@@ -86,8 +81,8 @@ class Running:
 
 async def serve(settings: Settings, approvers: Sequence[str]) -> None:
     """The daemon until SIGTERM or SIGINT. Raises GateError when it cannot start."""
-    _not_traceable()
-    _for_many_hooks()
+    not_traceable()
+    for_many_hooks()
     for name in SECRETS.values():  # no program started from here inherits them
         os.environ.pop(name, None)
     stop = asyncio.Event()
@@ -100,9 +95,9 @@ async def serve(settings: Settings, approvers: Sequence[str]) -> None:
             await said.enter_async_context(daemon.page.arrivals())
         log.info("waiting for hooks", socket=str(settings.socket_path), approvers=list(settings.approvers))
         gc.freeze()  # what stands now stands for good: no collection need look through it while a hook waits
-        _notify("READY=1")
+        notify("READY=1")
         await stop.wait()
-        _notify("STOPPING=1")
+        notify("STOPPING=1")
     log.info("stopped")
 
 
@@ -349,42 +344,3 @@ def _require(settings: Settings, approvers: Sequence[str]) -> None:
             value = getattr(settings, name)
             if not (value if isinstance(value, str) else value.get_secret_value()):
                 raise ConfigError(f"{name.upper()} is not set, so the Sandboxer cannot be used.")
-
-
-def make_private(home: Path) -> None:
-    """The home exists, is ours, and is closed to others. Raises ConfigError."""
-    try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = home.stat()
-        if found.st_uid != os.geteuid():
-            raise ConfigError(
-                f"The home {home} belongs to another user.", "Set SLACK_GATE_HOME to a directory of yours."
-            )
-        if stat.S_IMODE(found.st_mode) & 0o077:
-            home.chmod(0o700)
-    except OSError as error:
-        raise ConfigError(f"The home {home} cannot be used: {error.strerror}.", "Set SLACK_GATE_HOME.") from error
-
-
-def _not_traceable() -> None:
-    """Other processes of our uid, the agent's among them, may neither trace us nor read our memory (tokens)."""
-    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
-        raise ConfigError("The kernel does not let slack-gate protect its memory.", "")
-
-
-def _for_many_hooks() -> None:
-    """As many open connections as the system lets us have; the usual 1024 would be a thousand hooks that wait."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, MAX_FILES)), hard))
-
-
-def _notify(state: str) -> None:
-    """Tells systemd, where it started us."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if address:
-        try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
-                notify.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
-        except OSError as error:  # gone, as in a shell that a service has left behind
-            log.warning("systemd cannot be told", state=state, error=error.strerror)

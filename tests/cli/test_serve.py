@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slack_gate.daemon.serve import make_private
+from slack_gate.daemon.process import make_private
 from slack_gate.errors import ConfigError
 from slack_gate.local_slack.server import LocalSlack
 from tests.daemon.house import House, settings_for
