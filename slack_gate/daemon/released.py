@@ -16,6 +16,7 @@ from slack_gate.core.inside import inside, unstartable, wrapped
 from slack_gate.core.request import Request
 from slack_gate.core.respell import pinned, placed
 from slack_gate.core.run import MAX_TIMEOUT_S
+from slack_gate.daemon.planted import planted_words
 
 HELD_S = 600.0  # how long an approved command waits to be fetched by the agent that was told to
 
@@ -104,8 +105,13 @@ class Released:
         return rules.runs_caged(event) or self._outside(event, event.command) is None
 
     def _outside(self, event: ToolEvent, command: str) -> str | None:
-        """A remembered command as it runs outside the cage; None where only the cage is left to it."""
-        return placed(command, self._words_of) if event.rewritable else self.pinned(command)
+        """A remembered command as it runs outside the cage; None where only the cage is left to it, or a person.
+
+        A host that runs no other text finds the programs by the agent's PATH.
+        """
+        if event.rewritable:
+            return placed(command, self._words_of)
+        return None if planted_words(event) else self.pinned(command)
 
     def edited(self, request: str, event: ToolEvent, digest: str) -> None:
         """Keeps the text that a person put in place; `digest` binds it as the request's own binds the agent's text."""

@@ -191,3 +191,17 @@ async def test_a_card_that_was_being_drawn_anew_at_a_stop_is_drawn_at_the_start(
         await cards.drawn(card.id, State.PENDING, now + 1, revision=asked.revision + 1)
         await cards.resumed(now)
         assert await cards.due(now) == []
+
+
+async def test_a_host_that_runs_no_other_text_is_not_left_to_a_planted_program(tmp_path: Path) -> None:
+    """There a remembered name means what the agent's PATH says at that time."""
+    path = f"{tmp_path}/venv:/usr/bin:/bin"
+    async with desk(tmp_path) as d:
+        await d.click(await d.asked(d.event("touch a", search_path=path)), Choice.ALWAYS)
+        await d.answer()
+        assert isinstance(await d.gate.submit(d.event("touch a", search_path=path), SECOND), Answer)
+        program(tmp_path / "venv/touch")
+        asked = await d.asked(d.event("touch a", search_path=path))
+        assert "caged code can change" in asked.why
+        again = await d.gate.submit(d.event("touch a", search_path="/usr/bin:/bin"), SECOND)
+        assert isinstance(again, Answer) and again.ruling == "allow"
