@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pty
 import select
@@ -10,7 +11,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -132,11 +132,11 @@ WHEEL = (
     "z.writestr(i+'METADATA','Metadata-Version: 2.1\\nName: made\\nVersion: 1.0\\n'); z.writestr(i+'RECORD','');"
     "z.writestr(i+'WHEEL','Wheel-Version: 1.0\\nGenerator: x\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')"
 )
-# Programs that a machine may not have; $PYTHON is the one that runs the tests.
+# Programs that a machine may not have; $PYTEST is where the pytest is that runs here.
 TOOLS = {
     "install a package offline with pip": ("pip3", f"{py(WHEEL)} && pip3 install -q --no-index --target t ./made-1.0-py3-none-any.whl && PYTHONPATH=t /usr/bin/python3 -c 'import made'"),
     "install a package offline with uv": ("uv", f"{py(WHEEL)} && uv venv -q --offline v && uv pip install -q --offline --python v/bin/python ./made-1.0-py3-none-any.whl && v/bin/python -c 'import made'"),
-    "run tests with pytest": ("bash", "echo 'def test_a(tmp_path): assert not list(tmp_path.iterdir())' >test_a.py && \"$PYTHON\" -m pytest -q -p no:cacheprovider test_a.py"),
+    "run tests with pytest": ("bash", "echo 'def test_a(tmp_path): assert not list(tmp_path.iterdir())' >test_a.py && PYTHONPATH=\"$PYTEST\" /usr/bin/python3 -m pytest -q -p no:cacheprovider test_a.py"),
     "pack with npm": ("npm", "echo '{\"name\":\"x\",\"version\":\"1.0.0\"}' >package.json && npm pack --offline >out 2>&1 && [ -e x-1.0.0.tgz ]"),
     "run a worker of node": ("node", "node -e 'new (require(\"worker_threads\").Worker)(\"require(\\\"fs\\\").writeFileSync(\\\"w\\\",\\\"x\\\")\",{eval:true})' && [ -e w ]"),
     "link a shared library": ("gcc", "echo 'int f(){return 7;}' >l.c && gcc -shared -fPIC -o l.so l.c && " + py("import ctypes; assert ctypes.CDLL('./l.so').f()==7")),
@@ -147,11 +147,22 @@ TOOLS = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="session")
+def pytest_for_all(tools: Path) -> Path:
+    """The pytest that runs here, where every user can read it: the clone may lie in root's own home."""
+    directory = tools / "pytest"
+    for name in ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments"):
+        shutil.copytree(Path(str(importlib.import_module(name).__file__)).parent, directory / name)
+    shutil.copy(Path(pytest.__file__).parents[1] / "py.py", directory)
+    subprocess.run(["chmod", "-R", "a+rX", directory], check=True)
+    return directory
+
+
 @pytest.mark.parametrize("program,code", TOOLS.values(), ids=TOOLS.keys())
-def test_tools_of_the_trade(world: World, place: Path, program: str, code: str) -> None:
+def test_tools_of_the_trade(world: World, place: Path, pytest_for_all: Path, program: str, code: str) -> None:
     if not shutil.which(program, path="/usr/local/bin:/usr/bin:/bin"):
         pytest.skip(f"{program} is not installed")
-    works(world, f"PYTHON={shlex.quote(sys.executable)}; {code}", place, timeout=100)
+    works(world, f"PYTEST={pytest_for_all}; {code}", place, timeout=100)
 
 
 @pytest.fixture
