@@ -112,7 +112,7 @@ async def test_what_cannot_be_put_there_is_undeliverable(tmp_path: Path) -> None
 
 
 async def test_trouble_that_stays(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(posts, "POST_S", 4.0)
+    monkeypatch.setattr(posts, "POST_S", 20.0)
     monkeypatch.setattr(messenger, "RETRY_S", 0.2)
     async with house(tmp_path) as h:
         h.slack.fail_next("upload_url", http_status=503, times=1000)

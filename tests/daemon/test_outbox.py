@@ -78,7 +78,7 @@ async def test_trouble_that_passes_is_waited_for(tmp_path: Path, trouble: dict[s
 async def test_trouble_that_stays_is_told(
     tmp_path: Path, trouble: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(posts, "POST_S", 1.5)
+    monkeypatch.setattr(posts, "POST_S", 4.0)
     monkeypatch.setattr(messenger, "RETRY_S", 0.2)
     async with house(tmp_path) as h:
         h.slack.fail_next(POST, times=1000, **trouble)
@@ -228,7 +228,7 @@ async def test_a_lost_post_of_a_request_that_ends_meanwhile(
 async def test_a_post_performed_after_its_request_has_ended_is_redrawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(posts, "POST_S", 1.5)
+    monkeypatch.setattr(posts, "POST_S", 4.0)
     monkeypatch.setattr(redraws, "LATE_S", 15.0)
     async with house(tmp_path) as h:
         first, seen = await h.asked("git push origin first")

@@ -38,7 +38,7 @@ async def note(h: House, card: Any, text: str, timeout: float = 100) -> Any:
 def run(h: House, command: str, timeout: int = 20) -> asyncio.Task[Ran]:
     place = str(Path("/tmp"))
     event = ToolEvent("agent", "s1", None, RUNS["cage"], {"command": command, "timeoutSeconds": timeout}, place)
-    return asyncio.create_task(h.running.runs.ask(event, Caller(secrets.token_hex(16), 60.0), Unwatched()))
+    return asyncio.create_task(h.running.runs.ask(event, Caller(secrets.token_hex(16), 600.0), Unwatched()))
 
 
 async def test_the_run_of_a_command(tmp_path: Path) -> None:

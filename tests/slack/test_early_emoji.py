@@ -84,7 +84,7 @@ async def test_a_note_in_a_thread_may_be_liked(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(reactions, "SOON_S", (0.05, 0.05))
     async with house(tmp_path, reactions=True) as h:
         event = ToolEvent("agent", "s1", None, RUNS["cage"], {"command": "true"}, "/tmp")
-        ran = asyncio.create_task(h.running.runs.ask(event, Caller("c" * 32, 60.0), Unwatched()))
+        ran = asyncio.create_task(h.running.runs.ask(event, Caller("c" * 32, 600.0), Unwatched()))
         card = await h.card("true")
         await h.ana.click(card, "Approve")
         await ran

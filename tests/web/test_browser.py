@@ -126,7 +126,7 @@ async def a_write(doors: Doors, file: Path, content: str) -> Request:
     files = FilesNow(lambda path: False)
     doors.page._file, doors.daemon.gate._files = files.of, files
     event = ToolEvent("codex", "s", "c", "Write", {"file_path": str(file), "content": content}, "/srv")
-    request = await doors.daemon.gate.submit(event, Caller("a" * 32, 60.0))
+    request = await doors.daemon.gate.submit(event, Caller("a" * 32, 600.0))
     assert isinstance(request, Request)
     return request
 
@@ -268,7 +268,7 @@ async def test_without_scripts(browser: Browser, doors: Doors) -> None:
 async def test_what_a_screen_reader_is_told(browser: Browser, doors: Doors) -> None:
     await doors.asking(command="make all")
     event = ToolEvent("codex", "s", "c", "Write", {"file_path": "/etc/motd", "content": "a\nb\n"}, "/w")
-    await doors.daemon.gate.submit(event, Caller("a" * 32, 60.0))
+    await doors.daemon.gate.submit(event, Caller("a" * 32, 600.0))
     seen = await visit(browser, doors)
     page = seen.page
     await expect(page.get_by_role("article", name="codex wants to use Write:")).to_be_visible()
@@ -409,7 +409,7 @@ async def test_what_travels(browser: Browser, doors: Doors) -> None:
     """From nothing to buttons that work: at most 100 KiB, with a full history."""
     for number in range(50):
         event = ToolEvent("a", "s", f"c{number}", "Bash", {"command": f"make number{number} " + "x" * 400}, "/w")
-        filed = await doors.daemon.gate.submit(event, Caller("a" * 32, 60.0))
+        filed = await doors.daemon.gate.submit(event, Caller("a" * 32, 600.0))
         assert not hasattr(filed, "ruling")
         await doors.decide(filed, "0", reason="because of this and that")  # type: ignore[arg-type]
     await doors.asking(command=LONG)

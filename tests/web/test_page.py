@@ -308,7 +308,7 @@ async def test_hostile_text_is_only_text(doors: Doors) -> None:
     event = ToolEvent(
         *("<i>agent</i>", "s<s>", "c", "mcp__<u>x</u>", {"path": "</textarea><b>", "n": "<svg/onload=x>"}, "/w")
     )
-    await doors.daemon.gate.submit(event, Caller("a" * 32, 60.0))
+    await doors.daemon.gate.submit(event, Caller("a" * 32, 600.0))
     _, text = await shown(doors)
     assert "\n" + HOSTILE in Forms(text).literal  # a browser drops the line end that follows <pre>
     tags = set(re.findall(r"<\s*/?\s*([a-z]+)", text))
@@ -344,7 +344,7 @@ async def test_a_secret_is_masked_and_the_last_line_stands_by_the_buttons(doors:
 
 async def test_an_edit_is_shown_whole_and_as_a_change(doors: Doors) -> None:
     edit = {"file_path": "/etc/app.conf", "old_string": "a = 1\nb = 2\nc = 3", "new_string": "a = 1\nb = <4>\nc = 3"}
-    await doors.daemon.gate.submit(ToolEvent("codex", "s", "c", "Edit", edit, "/w"), Caller("a" * 32, 60.0))
+    await doors.daemon.gate.submit(ToolEvent("codex", "s", "c", "Edit", edit, "/w"), Caller("a" * 32, 600.0))
     _, text = await shown(doors)
     literal = Forms(text).literal
     assert "\nfile_path: /etc/app.conf" in literal
@@ -358,7 +358,7 @@ async def test_a_token_is_bound_to_the_file_that_was_shown(doors: Doors, outside
     files = FilesNow(lambda path: False)
     doors.page._file, doors.daemon.gate._files = files.of, files
     event = ToolEvent("codex", "s", "c", "Write", {"file_path": str(file), "content": "a = 2\n"}, "/w")
-    request = await doors.daemon.gate.submit(event, Caller("a" * 32, 60.0))
+    request = await doors.daemon.gate.submit(event, Caller("a" * 32, 600.0))
     assert isinstance(request, Request)
     _, text = await shown(doors)
     assert Forms(text).literal[-1] == "\n-a = 1\n+a = 2\n " and "not shown" not in text
@@ -478,7 +478,7 @@ async def test_late_clicks_say_what_happened(home: Path) -> None:
 async def test_the_history_holds_the_last_fifty(doors: Doors) -> None:
     for number in range(55):
         event = ToolEvent("a", "s", f"c{number}", "Bash", {"command": f"make number{number}"}, "/w")
-        request = await doors.daemon.gate.submit(event, Caller("a" * 32, 60.0))
+        request = await doors.daemon.gate.submit(event, Caller("a" * 32, 600.0))
         assert isinstance(request, Request)
         await doors.decide(request, "0", reason=f"because{number}")
     _, text = await shown(doors)
