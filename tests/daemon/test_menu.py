@@ -64,6 +64,25 @@ async def test_an_edit_that_is_not_what_it_looks_like(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("trouble", "why"),
+    [
+        ({"error": "fatal_error"}, "(fatal_error)"),
+        ({"error": "\u202e" * 900}, "(\\u{202e}"),
+        ({"http_status": 502}, "(HTTP 502)"),
+        ({"reset_before": True}, "(no answer from Slack ("),
+    ],
+)
+async def test_a_dialog_that_slack_does_not_open_is_told_of(tmp_path: Path, trouble: dict[str, Any], why: str) -> None:
+    async with house(tmp_path) as h:
+        _, card = await h.asked(PUSH)
+        h.slack.fail_next("views.open", **trouble)
+        assert (await h.ana.choose(card, "Deny with a reason")).acknowledged
+        said = await told(h)
+        assert said.startswith(f"The dialog could not be opened {why}") and len(said) < 300
+        assert said.endswith("Press again, or Deny.")
+
+
+@pytest.mark.parametrize(
     ("command", "why"),
     [
         (f"deploy --token {'ghp_' + 'a1B2' * 8}", "It holds secrets"),
