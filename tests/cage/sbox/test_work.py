@@ -456,8 +456,9 @@ def test_control_c_ends_all_of_a_command_that_sees_no_terminal(world: World) -> 
 
 def test_job_control_in_a_shell(world: World) -> None:
     def talk(terminal: int) -> None:
-        os.write(terminal, b"sleep 30\n")
-        read_until(terminal, b"sleep 30")
+        read_until(terminal, b"bash-")  # its prompt: what is typed before may be thrown away
+        os.write(terminal, b"echo $((6 * 7)); sleep 600\n")
+        read_until(terminal, b"42")
         seen = b""
         for _ in range(60):  # nothing tells when the shell has put its job in the foreground; it does not stop itself
             os.write(terminal, b"\x1a")
