@@ -65,13 +65,13 @@ async def serving(
         try:
             told = asyncio.create_task(asyncio.get_running_loop().sock_recv(notify, 100))
             ended = asyncio.create_task(daemon.wait())
-            await asyncio.wait({told, ended}, timeout=60, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({told, ended}, timeout=100, return_when=asyncio.FIRST_COMPLETED)
             assert told.done(), f"the daemon did not start: {daemon.returncode}"
             assert told.result() == b"READY=1"
             yield daemon
             if daemon.returncode is None:
                 daemon.terminate()
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(100):
                     _, error = await daemon.communicate()
                 assert (daemon.returncode, b"Traceback" in (error or b"")) == (0, False), error
         finally:

@@ -140,7 +140,7 @@ async def test_a_denied_run_says_nothing(tmp_path: Path, monkeypatch: pytest.Mon
 
 async def test_reminders_at_half_and_nine_tenths_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "TICK_S", 0.1)
-    async with house(tmp_path, wait=10) as h:
+    async with house(tmp_path, wait=24) as h:
         hook, card = await h.asked("git push origin main")
         _, other = await h.asked("git push origin other")
         first = await note(h, card, "Half of the time")
