@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from .scripted_api import ToolCall, scripted_api
 
 pytestmark = pytest.mark.timeout(700)  # the first run may have to fetch 190 MB
 TOOL = "mcp__slack-gate__run_command"
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +30,8 @@ def home() -> Iterator[Path]:
 
 
 def config(home: Path) -> str:
-    environment = {"PYTHONPATH": str(ROOT), "SLACK_GATE_HOME": str(home / "gate"), "PYTHONDONTWRITEBYTECODE": "1"}
-    server = {"command": sys.executable, "args": ["-m", "slack_gate", "mcp"], "env": environment}
+    program = str(home / ".local/bin/slack-gate")  # the clone may lie in root's own home
+    server = {"command": program, "args": ["mcp"], "env": {"SLACK_GATE_HOME": str(home / "gate")}}
     return json.dumps({"mcpServers": {"slack-gate": server}})
 
 
