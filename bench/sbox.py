@@ -8,6 +8,7 @@ machine that does other work.
 
 from __future__ import annotations
 
+import argparse
 import os
 import random
 import resource
@@ -135,7 +136,9 @@ def as_user(uid: int, builds: dict[str, Path], homes: dict[str, Path], rounds: i
 
 
 def main() -> None:
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 60
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rounds", type=int, nargs="?", default=60)
+    rounds = parser.parse_args().rounds
     print(f"{len(os.listdir('/tmp'))} entries in /tmp, each of which is looked at")
     tools = Path(tempfile.mkdtemp(prefix="sbox-bench-", dir="/var/tmp"))
     tools.chmod(0o755)

@@ -17,7 +17,6 @@ from slack_gate.local_slack.workspace import Workspace
 from slack_gate.slack import link
 
 PATIENCE_S = 100.0  # below what a test may take, so that what did not come is named
-TEST_S = 900  # a test takes half a minute of processor time at most; a slow machine does other things beside
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,12 +42,6 @@ def hear_signals() -> None:
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(TEST_S))
 
 
 @pytest.fixture(autouse=True)

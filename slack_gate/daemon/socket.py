@@ -65,8 +65,10 @@ async def hook_socket(path: Path, gate: Gate, status: Callable[[], Awaitable[byt
     with private_listener(path) as listener:
         door = _Door(gate, status)
         server = await asyncio.start_unix_server(door.serve, sock=listener, limit=MAX_HEADER, backlog=BACKLOG)
-        async with server:
+        try:
             yield
+        finally:
+            server.close()  # `wait_closed`, from Python 3.12 on, would wait for every hook that waits
 
 
 def _private_directory(directory: Path) -> None:
