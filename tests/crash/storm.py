@@ -310,7 +310,7 @@ class Storm:
             logged = Counter((line["request"], line["decision"]) for line in map(json.loads, lines))
             assert {one: n for one, n in logged.items() if n > 1 and one[1] in {state.value for state in State}} == {}
             false = self._false_cards({row.id: row.state for row in rows.values()})
-            assert false == [], f"{len(false)} cards of {name}"
+            assert false == [], f"{len(false)} cards of {name}, as {false[0]}"
             for row in rows.values():
                 read = self.read.get(row.id)
                 assert read is None or str(row.command) in read, f"{row.id} was shown as another: {read}"
