@@ -1807,8 +1807,10 @@ def _carries(words: tuple[str, ...], options: tuple[str, ...], caged: bool) -> b
     """
     for word in words:
         name = word.partition("=")[0]
-        if (word == "--" and caged) or (word[:1] == "@" and "@" in options):  # @FILE holds more options
-            return word[:1] == "@"
+        if word == "--" and caged:
+            return False
+        if word[:1] == "@" and "@" in options:  # @FILE holds more options
+            return True
         for option in options if word[:1] == "-" else ():
             if option[:2] == "--":
                 hit = name == option or (len(name) > 3 and option.startswith(name))

@@ -26,12 +26,8 @@ def planted_words(event: ToolEvent) -> str:
         return ""
     argvs = words.certain(event.command)
     names = [argv[0] for argv in argvs] if argvs else [word for line in words.readings(event.command) for word in line]
-    found = {}
-    for name in dict.fromkeys(names):
-        file = next(planted(event.search_path, [event.cwd], [name]), None)
-        if file is not None and name not in BUILTINS:
-            found[name] = file
-    said = [f"{one_line(name, MAX_FILE)} is {one_line(file, MAX_FILE)}" for name, file in found.items()]
+    files = planted(event.search_path, [event.cwd], (name for name in names if name not in BUILTINS))
+    said = [f"{one_line(os.path.basename(file), MAX_FILE)} is {one_line(file, MAX_FILE)}" for file in files]
     more = f" and {len(said) - MAX_NAMED} more" if len(said) > MAX_NAMED else ""
     return f"{', '.join(said[:MAX_NAMED])}{more}, which caged code can change" if said else ""
 
