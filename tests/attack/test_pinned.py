@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,20 +17,9 @@ from slack_gate.core.rules import Key, keys_to_remember
 from slack_gate.daemon.programs import Programs
 from slack_gate.store.cards import Cards
 from tests.daemon.desk import SECOND, desk
+from tests.daemon.test_pinning import outside, program
 
-
-@pytest.fixture
-def outside() -> Iterator[Path]:
-    """A directory that no cage can write."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
-        yield Path(name)
-
-
-def program(path: Path, first: str = "#!/bin/sh", text: str = "") -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{first}\n{text}\n")
-    path.chmod(0o755)
-    return path
+__all__ = ["outside"]
 
 
 def is_started(outside: Path, path: str, name: str) -> bool:
@@ -138,15 +125,15 @@ def test_the_first_line_of_a_script_leads_nowhere_else(tmp_path: Path, outside: 
     (outside / "led").symlink_to(tmp_path)
     program(outside / "Rscript")
     program(outside / "shims/python3")
-    tool = program(outside / "tool", first.format(zone=tmp_path, outside=outside))
+    tool = program(outside / "tool", first=first.format(zone=tmp_path, outside=outside))
     assert not is_started(outside, str(outside), str(tool))
-    program(tool, "#!/bin/sh")
+    program(tool, first="#!/bin/sh")
     assert is_started(outside, str(outside), str(tool))
 
 
 def test_the_kernel_takes_a_relative_interpreter_from_the_working_directory(tmp_path: Path, outside: Path) -> None:
     program(tmp_path / "sh", text=f"echo ran >{tmp_path}/ran")
-    tool = program(outside / "tool", "#!sh")
+    tool = program(outside / "tool", first="#!sh")
     subprocess.run(["/usr/bin/env", "PATH=/usr/bin", str(tool)], cwd=tmp_path, check=True)
     assert (tmp_path / "ran").exists()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slack_gate.daemon.programs import Programs, trusted_programs
-from tests.daemon.house import house
+from tests.daemon.house import House, house
 
 
 def program(path: Path, text: str = "", first: str = "#!/bin/sh") -> Path:
@@ -18,6 +18,14 @@ def program(path: Path, text: str = "", first: str = "#!/bin/sh") -> Path:
     path.write_text(f"{first}\n{text}\n")
     path.chmod(0o755)
     return path
+
+
+async def remembered(h: House, shown: str, later: str) -> str:
+    """What runs of a command after Always was pressed for another."""
+    hook, card = await h.asked(shown)
+    await h.ana.click(card, "Always")
+    await h.ended(hook)
+    return str((await h.bash(later)).output["updatedInput"]["command"])
 
 
 async def test_a_green_call_runs_the_trusted_sbox(tmp_path: Path) -> None:
@@ -54,11 +62,7 @@ async def test_a_remembered_program_is_not_one_that_caged_code_has_planted(tmp_p
     """As a project's environment that the agent was started in, which comes first in its PATH."""
     program(tmp_path / "venv/touch", f"echo stolen >{tmp_path}/stolen")
     async with house(tmp_path) as h:
-        hook, card = await h.asked("touch a")
-        await h.ana.click(card, "Always")
-        await h.ended(hook)
-        again = await h.bash(f"touch {tmp_path}/made")
-    command = again.output["updatedInput"]["command"]
+        command = await remembered(h, "touch a", f"touch {tmp_path}/made")
     subprocess.run(["/bin/bash", "-c", command], env={"PATH": f"{tmp_path}/venv:/usr/bin:/bin"}, check=True)
     assert (tmp_path / "made").exists() and not (tmp_path / "stolen").exists()
 
@@ -133,11 +137,7 @@ async def test_what_a_remembered_program_starts_is_not_of_the_project_either(tmp
     tool = program(outside / "tool", f"touch {outside}/made")
     program(tmp_path / "venv/touch", f"echo stolen >{tmp_path}/stolen")
     async with house(tmp_path) as h:
-        hook, card = await h.asked(f"{tool} now")
-        await h.ana.click(card, "Always")
-        await h.ended(hook)
-        again = await h.bash(f"{tool} now")
-    command = again.output["updatedInput"]["command"]
+        command = await remembered(h, f"{tool} now", f"{tool} now")
     subprocess.run(["/bin/bash", "-c", command], env={"PATH": f"{tmp_path}/venv:/usr/bin:/bin"}, check=True)
     assert (outside / "made").exists() and not (tmp_path / "stolen").exists()
 
