@@ -20,10 +20,10 @@ from slack_gate.daemon.lanes import REDRAWING, Lanes
 from slack_gate.daemon.posts import Incomplete, NoWayBack, Posts, asks
 from slack_gate.daemon.redraws import Redraws
 from slack_gate.errors import StoreError
-from slack_gate.store.cards import GIVEN_UP, UNKNOWN, Card, Cards
+from slack_gate.store.cards import GIVEN_UP, UNKNOWN, Card, Cards, Drawing
 
 WATCH_S = 0.5
-LEASE_S = 60.0  # a card is drawn by one daemon alone for so long; longer than any call takes
+LEASE_S = 60.0  # a message is drawn by one daemon alone for so long; longer than any drawing takes
 POLL_S = 15.0  # between looks for what another daemon left undrawn
 BATCH = 50
 SEEN = 1000  # messages that were clicked on and not looked up yet; of more, the oldest are forgotten
@@ -121,7 +121,7 @@ class Outbox:
         chosen = [batch for batch in self._batches(due, now) if self._lanes.take(_lane(batch[0]), now)]
         won: set[int] = set()
         try:
-            won = await self._cards.claim([card for batch in chosen for card in batch], now, now + LEASE_S)
+            won = await self._cards.claim(chosen, now, now + LEASE_S)
         finally:
             for batch in chosen:
                 if not won.intersection(card.id for card in batch):
@@ -150,9 +150,12 @@ class Outbox:
     def _batches(self, due: Sequence[Card], now: float) -> Iterator[list[Card]]:
         """One message each. More new ones than may go out now stand together, as many as fit."""
         asking: dict[str, list[Card]] = {}
+        standing: dict[tuple[str, str], list[Card]] = {}
         for card in due:
             if asks(card):
                 asking.setdefault(card.approver, []).append(card)
+            else:
+                standing.setdefault((card.channel, card.message or f"{UNKNOWN}{card.id}"), []).append(card)
         for approver, cards in asking.items():
             free, left = self._posts.turns.free(approver, now), list(cards)
             while free > 0 and left:
@@ -162,7 +165,7 @@ class Outbox:
                     number = max(1, self._surface.fitting([card.request for card in clear[:MOST]])) if clear else 1
                 yield left[:number]
                 left, free = left[number:], free - 1
-        yield from ([card] for card in due if not asks(card))
+        yield from standing.values()
 
     async def _rest(self) -> None:
         """Until something changed, or the next retry is due; what is due already is being drawn and will say so."""
@@ -176,7 +179,7 @@ class Outbox:
             return
 
     async def _draw(self, cards: Sequence[Card], desk: Desk) -> None:
-        """One card, or several new ones that stand on one message."""
+        """One message: of one card, or of several."""
         try:
             await self._try(cards, desk)
         except StoreError as error:
@@ -193,7 +196,7 @@ class Outbox:
     async def _try(self, cards: Sequence[Card], desk: Desk) -> None:
         try:
             if not asks(cards[0]):
-                await self._redraws.redraw(cards[0])
+                await self._redraws.redraw(cards)
             elif len(cards) == 1:
                 await self._posts.ask(cards[0])
             else:
@@ -230,7 +233,7 @@ class Outbox:
             await self._hopeless(card, desk)
         else:
             log.error("buttons of a card could not be taken away", request=card.request.id, error=fault.error)
-            await self._cards.drawn(card.id, card.request.state, now, revision=card.request.revision)
+            await self._cards.drawn([Drawing(card.id, card.request.state, card.request.revision)], now)
 
     async def _hopeless(self, card: Card, desk: Desk) -> None:
         error = await self._cards.hopeless(card.request.id)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from weakref import WeakValueDictionary
+from dataclasses import dataclass
 
 import structlog
 
@@ -16,8 +16,9 @@ from slack_gate.core.request import Request, State
 from slack_gate.daemon.board import Board
 from slack_gate.daemon.lanes import REDRAWING, Lanes, backed_off
 from slack_gate.daemon.posts import Posts
-from slack_gate.store.cards import GIVEN_UP, Card, Cards
+from slack_gate.store.cards import GIVEN_UP, Card, Cards, Drawing
 
+DRAW_S = 45.0  # for all that one redraw calls: within its lease
 REDRAW_S = 7 * 24 * 3600.0  # buttons not gone by then stay; pressed, they say that it is too late
 LATE_S = 30.0  # a post whose answer was lost has arrived by then, or never will
 LOOK_AGAIN_S = 600.0  # where messages may not be looked for: until the right to has been given
@@ -33,25 +34,43 @@ class Redraws:
         self._lanes = lanes
         self._posts = posts
         self._clock = clock
-        self._sharing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # messages of several requests
 
-    async def redraw(self, card: Card) -> None:
-        """Every message that shows the request, as it stands now. Raises Undelivered."""
-        strays, channel, again = list(card.strays), card.channel, None
-        waits = card.request.state is State.PENDING
-        self._posts.forget(card)
-        if card.unclear and not waits:
-            channel = await self._posts.channel(card)
-            found = await self._posts.find(card, channel)
-            again = self._look_again(card.request, found is not None)
-            strays = sorted({*strays, *(found or ())} - {card.message})
-            await self._cards.found(card.id, channel, strays, again is None)
-        if not waits:
-            self._posts.turns.decided(card.request.id, self._clock())
-        drawn = await self._messages(card, channel, [one for one in (card.message, *strays) if one])
+    async def redraw(self, cards: Sequence[Card]) -> None:
+        """Every message that shows one of these, which stand on one message, as it stands now. Raises Undelivered."""
+        try:
+            async with asyncio.timeout(DRAW_S):
+                looked = [await self._looked(card) for card in cards]
+                own = [message for card in cards for message in card.messages if message[1] == card.message]
+                strays = [(each.channel, stray) for each in looked for stray in each.strays]
+                drawn: dict[int, Card] = {}
+                for channel, message in dict.fromkeys([*own, *strays]):
+                    for one in await self._message(channel, message):
+                        drawn.setdefault(one.id, one)
+        except TimeoutError:
+            raise Undelivered(f"no answer in {DRAW_S:.0f} s", 0.0) from None
         self._lanes.passed(REDRAWING, self._clock())
-        known = None if waits else strays
-        await self._cards.drawn(card.id, drawn.state, self._clock(), known, again, drawn.revision)
+        beside = [
+            one for one in drawn.values() if (one.channel, one.message) in own and not one.strays and not one.unclear
+        ]
+        drawings = {one.id: Drawing(one.id, one.request.state, one.request.revision) for one in beside}
+        for each in looked:
+            drawings[each.card.id] = each.drawing(drawn.get(each.card.id, each.card).request)
+        await self._cards.drawn(list(drawings.values()), self._clock())
+
+    async def _looked(self, card: Card) -> _Looked:
+        """Where else it may be shown. Raises Undelivered."""
+        self._posts.forget(card)
+        if card.request.state is State.PENDING:
+            return _Looked(card, card.channel, list(card.strays))
+        self._posts.turns.decided(card.request.id, self._clock())
+        if not card.unclear:
+            return _Looked(card, card.channel, list(card.strays))
+        channel = await self._posts.channel(card)
+        found = await self._posts.find(card, channel)
+        strays = sorted({*card.strays, *(found or ())} - {card.message})
+        again = self._look_again(card.request, found is not None)
+        await self._cards.found(card.id, channel, strays, again is None)
+        return _Looked(card, channel, strays, again)
 
     def again(self, card: Card, fault: Undelivered, now: float) -> float:
         """When a redraw that failed is tried again; GIVEN_UP: never."""
@@ -60,32 +79,12 @@ class Redraws:
         wait = MISSING_S if fault.retry_after is None else fault.retry_after
         return now + (wait if fault.error == RATELIMITED else backed_off(wait, card.attempts))
 
-    async def _messages(self, card: Card, channel: str, messages: Sequence[str]) -> Request:
-        """The request as it was drawn first; what stands on the same message is drawn with it."""
-        drawn = [await self._message(card, channel, message) for message in messages]
-        return drawn[0] if drawn else card.request
-
-    async def _message(self, card: Card, channel: str, message: str) -> Request:
-        stray = message != card.message
-        if len(await self._cards.sharing(channel, message, stray)) < 2:
-            await self._draw([card.request], channel, message)
-            return card.request
-        lock = self._sharing.get(message) or asyncio.Lock()
-        self._sharing[message] = lock
-        async with lock:
-            shared = await self._cards.sharing(channel, message, stray)
-            while stray or not all(one.current for one in shared):
-                await self._draw([one.request for one in shared], channel, message)
-                for one in shared:
-                    if one.id != card.id and one.message == message and not one.strays and not one.unclear:
-                        await self._cards.drawn(
-                            one.id, one.request.state, self._clock(), None, None, one.request.revision
-                        )
-                after = await self._cards.sharing(channel, message, stray)
-                if [one.request for one in after] == [one.request for one in shared]:
-                    break
-                shared = after  # something changed meanwhile, and another daemon may have drawn that before us
-            return next((one.request for one in shared if one.id == card.id), card.request)
+    async def _message(self, channel: str, message: str) -> list[Card]:
+        """Draws it; all cards that it shows, as drawn. Raises Undelivered."""
+        shown = await self._cards.sharing(channel, message)
+        if shown:
+            await self._draw([one.request for one in shown], channel, message)
+        return shown
 
     async def _draw(self, requests: Sequence[Request], channel: str, message: str) -> None:
         try:
@@ -110,3 +109,20 @@ class Redraws:
             fix=self._surface.remedy("missing_scope"),
         )
         return now + LOOK_AGAIN_S if now < request.expires_at + REDRAW_S else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """A card to redraw, and its messages beside its own one."""
+
+    card: Card
+    channel: str
+    strays: list[str]
+    again: float | None = None  # when the channel is to be looked through once more
+
+    def drawing(self, shown: Request) -> Drawing:
+        if self.card.request.state is not State.PENDING:
+            return Drawing(self.card.id, shown.state, shown.revision, self.strays, self.again)
+        # Ended while it was drawn, with a copy somewhere: it is looked for in the next round.
+        shown = self.card.request if self.card.unclear else shown
+        return Drawing(self.card.id, shown.state, shown.revision)

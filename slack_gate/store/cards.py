@@ -6,7 +6,22 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, exists, func, or_, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    Row,
+    Select,
+    and_,
+    case,
+    exists,
+    false,
+    func,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 
 from slack_gate.core.request import Request, State
 from slack_gate.store.database import Database
@@ -39,15 +54,31 @@ class Card:
     revision: int = 0  # of the request, as drawn
 
     @property
-    def current(self) -> bool:
-        """Whether its message shows the request as it stands."""
-        return self.drawn == self.request.state and self.revision == self.request.revision
+    def messages(self) -> set[tuple[str, str]]:
+        """Channel and ts of all on file that may show it."""
+        return {(self.channel, message) for message in (self.message, *self.strays) if message}
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A card's messages show it in this state and revision now, or are gone.
+
+    `strays` are those that do beside its own one (None: all); one that became known meanwhile is drawn next. `again`:
+    when the channel is to be looked through once more.
+    """
+
+    card: int
+    state: State
+    revision: int = 0
+    strays: Collection[str] | None = None
+    again: float | None = None
 
 
 class Cards:
-    """Rows of one surface (`slack`). `home` is the daemon whose agents' requests are ended when nobody can be asked."""
+    """Rows of one surface (`slack`). `home` is this daemon: what it draws is leased to it, and its agents' requests are
+    ended when nobody can be asked."""
 
-    def __init__(self, database: Database, surface: str, home: str = "") -> None:
+    def __init__(self, database: Database, surface: str, home: str) -> None:
         self._database = database
         self._surface = surface
         self._home = home
@@ -56,31 +87,28 @@ class Cards:
         self, now: float, limit: int = 100, blocked: Collection[str] = (), redraws: bool = True
     ) -> list[Card]:
         """Cards to post but those of `blocked` approvers, the first of each session before the second of any, oldest
-        first; then, with `redraws`, the others."""
+        first; then, with `redraws`, the others whose message nobody draws now."""
         own = (cards.c.approver, requests.c.agent, requests.c.session)
         turn = func.row_number().over(partition_by=(_post, *own), order_by=(requests.c.created_at, cards.c.id))
         query = (
             _joined()
             .where(cards.c.surface == self._surface, _due_at <= now, *_stale(now))
-            .where(
-                or_(~_post, cards.c.approver.not_in(blocked)) if redraws else _post & cards.c.approver.not_in(blocked)
-            )
+            .where(or_(_post & cards.c.approver.not_in(blocked), ~_post & ~_drawn_now(now) if redraws else false()))
             .order_by(case((_post, turn), else_=_LAST), requests.c.created_at, cards.c.id)
             .limit(limit)
         )
         rows = await self._database.run(lambda connection: connection.execute(query).all())
         return [_as_card(row) for row in rows]
 
-    async def sharing(self, channel: str, message: str, stray: bool = False) -> list[Card]:
-        """All cards that this message shows, oldest request first; `stray`: also those whose own message is another."""
-        own = cards.c.message == message
-        which = or_(own, cards.c.strays.contains(message, autoescape=True)) if stray else own
+    async def sharing(self, channel: str, message: str) -> list[Card]:
+        """All cards that this message shows, oldest request first, also those whose own message is another."""
         query = (
             _joined()
-            .where(cards.c.surface == self._surface, cards.c.channel == channel, which)
+            .where(cards.c.surface == self._surface, cards.c.channel == channel, _on([message]))
             .order_by(requests.c.created_at, cards.c.id)
         )
-        return [_as_card(row) for row in await self._database.run(lambda connection: connection.execute(query).all())]
+        rows = await self._database.run(lambda connection: connection.execute(query).all())
+        return [card for card in map(_as_card, rows) if (channel, message) in card.messages]
 
     async def twins(self, wanted: Sequence[Card]) -> dict[int, tuple[str, str]]:
         """By card, channel and message where the same approver is asked the very same in the same session already."""
@@ -108,34 +136,63 @@ class Cards:
             lambda connection: connection.execute(query.values(channel=channel, message=message, drawn="", due_at=0.0))
         )
 
-    async def claim(self, wanted: Sequence[Card], now: float, until: float) -> set[int]:
-        """Ids of the cards that are now ours alone to draw until then; others may have been quicker.
+    async def claim(self, batches: Sequence[Sequence[Card]], now: float, until: float) -> set[int]:
+        """Ids of the cards that are now ours alone to draw until then, and with them every message that shows one: two
+        drawings of one message could arrive in the wrong order. Others may have been quicker.
 
-        What another daemon drew since `wanted` was read does not count as due. A card about to be posted is unclear
+        What another daemon drew since `batches` were read does not count as due. A card about to be posted is unclear
         from here on: after a kill, nobody knows whether it arrived.
         """
-        as_read = [(card.id, card.message, card.attempts) for card in wanted]
-        query = (
-            update(cards)
-            .where(tuple_(cards.c.id, cards.c.message, cards.c.attempts).in_(as_read))
-            .where(or_(cards.c.due_at <= now, cards.c.due_at >= GIVEN_UP))
-            .values(
-                due_at=until,
-                strays=case((cards.c.message == "", _with_unknown()), else_=cards.c.strays),
+
+        def work(connection: Connection) -> set[int]:
+            wanted = [set().union(*(card.messages for card in batch)) for batch in batches]
+            taken = self._leased(connection, set().union(*wanted), now)
+            as_read = []
+            for batch, messages in zip(batches, wanted, strict=True):
+                if not messages & taken:
+                    taken |= messages
+                    as_read += [(card.id, card.message, card.attempts) for card in batch]
+            query = (
+                update(cards)
+                .where(tuple_(cards.c.id, cards.c.message, cards.c.attempts).in_(as_read))
+                .where(or_(cards.c.due_at <= now, cards.c.due_at >= GIVEN_UP))
+                .values(
+                    due_at=until,
+                    drawer=self._home,
+                    strays=case((cards.c.message == "", _with_unknown()), else_=cards.c.strays),
+                )
+                .returning(cards.c.id)
             )
-            .returning(cards.c.id)
+            return set(connection.execute(query).scalars().all())
+
+        return await self._database.run(work)
+
+    def _leased(
+        self, connection: Connection, messages: Collection[tuple[str, str]], now: float
+    ) -> set[tuple[str, str]]:
+        """Messages that somebody draws now. Until the transaction ends, nobody begins with any of these."""
+        if not messages:
+            return set()
+        query = (
+            select(cards.c.channel, cards.c.message, cards.c.strays, _held(cards, now).label("held"))
+            .where(cards.c.surface == self._surface, _on(sorted({message for _, message in messages})))
+            .order_by(cards.c.id)
+            .with_for_update()
         )
-        return set(await self._database.run(lambda connection: connection.execute(query).scalars().all()))
+        held = [row for row in connection.execute(query).all() if row.held]
+        return {(row.channel, message) for row in held for message in (row.message, *row.strays.split())}
 
     async def resumed(self, now: float) -> None:
-        """After a start: what was being drawn for this home's agents when it stopped is due again."""
+        """After a start: what this daemon was drawing when it stopped is due again, and whatever shows this home's
+        requests as they no longer are, however long ago it was drawn."""
         renewed = and_(requests.c.state == State.PENDING, cards.c.revision != requests.c.revision)
         behind = exists().where(
             requests.c.id == cards.c.request,
             requests.c.home == self._home,
             or_(cards.c.drawn != requests.c.state, renewed),
         )
-        query = update(cards).where(cards.c.due_at < GIVEN_UP, behind).values(due_at=now)
+        which = or_(cards.c.drawer == self._home, and_(cards.c.drawer == "", behind))
+        query = update(cards).where(cards.c.due_at < GIVEN_UP, which).values(due_at=now, **_RELEASED)
         await self._database.run(lambda connection: connection.execute(query))
 
     async def next_due(self, now: float = 0.0) -> float | None:
@@ -201,7 +258,9 @@ class Cards:
                 connection.execute(update(cards).where(cards.c.id == row.id).values(**values))
                 state = select(requests.c.state).where(requests.c.id == request).scalar_subquery()
                 ended = update(cards).where(cards.c.id == row.id, state != State.PENDING.value)
-                connection.execute(ended.values(drawn="", due_at=0.0))
+                connection.execute(
+                    ended.values(drawn="", due_at=case((cards.c.drawer == "", 0.0), else_=cards.c.due_at))
+                )
 
         await self._database.run(work)
 
@@ -216,41 +275,29 @@ class Cards:
 
         await self._database.run(work)
 
-    async def drawn(
-        self,
-        card: int,
-        state: State,
-        now: float = 0.0,
-        strays: Collection[str] | None = None,
-        again: float | None = None,
-        revision: int = 0,
-    ) -> None:
-        """The card's message and these strays (None: all) show this state and revision, or are gone.
-
-        A stray that became known meanwhile is drawn next; `again`: when the channel is to be looked through once more.
-        """
-        this = cards.c.id == card
-
+    async def drawn(self, drawings: Sequence[Drawing], now: float) -> None:
         def work(connection: Connection) -> None:
-            known = connection.execute(select(cards.c.strays).where(this).with_for_update()).scalar() or ""
-            if strays is not None and not {*known.split()} <= {*strays, UNKNOWN}:
-                shown: dict[str, object] = {"due_at": now}
-            elif again is not None:
-                shown = {"due_at": again}
-            else:
-                shown = {"due_at": now, "drawn": state.value, "revision": revision}
-            connection.execute(update(cards).where(this).values(**shown, **_FRESH))
+            for drawing in sorted(drawings, key=lambda drawing: drawing.card):
+                this = cards.c.id == drawing.card
+                known = connection.execute(select(cards.c.strays).where(this).with_for_update()).scalar() or ""
+                if drawing.strays is not None and not {*known.split()} <= {*drawing.strays, UNKNOWN}:
+                    shown: dict[str, object] = {"due_at": now}
+                elif drawing.again is not None:
+                    shown = {"due_at": drawing.again}
+                else:
+                    shown = {"due_at": now, "drawn": drawing.state.value, "revision": drawing.revision}
+                connection.execute(update(cards).where(this).values(**shown, **_FRESH))
 
         await self._database.run(work)
 
     async def failed(self, card: int, error: str, due_at: float, strays: Sequence[str] | None = None) -> None:
         """The surface refused or was away; `due_at` is GIVEN_UP when posting again cannot help."""
         known = {} if strays is None else {"strays": " ".join(strays)}
-        await self._set(card, error=error, attempts=cards.c.attempts + 1, due_at=due_at, **known)
+        await self._set(card, error=error, attempts=cards.c.attempts + 1, due_at=due_at, **_RELEASED, **known)
 
     async def released(self, card: int, now: float) -> None:
         """What became of our drawing could not be recorded: it is due again."""
-        query = update(cards).where(cards.c.id == card, cards.c.due_at < GIVEN_UP).values(due_at=now)
+        query = update(cards).where(cards.c.id == card, cards.c.due_at < GIVEN_UP).values(due_at=now, **_RELEASED)
         await self._database.run(lambda connection: connection.execute(query))
 
     async def hopeless(self, request: str) -> str | None:
@@ -286,7 +333,8 @@ class Cards:
         await self._database.run(lambda connection: connection.execute(query))
 
 
-_FRESH: dict[str, Any] = {"error": "", "attempts": 0}
+_RELEASED: dict[str, Any] = {"drawer": ""}
+_FRESH: dict[str, Any] = {"error": "", "attempts": 0, **_RELEASED}
 
 
 def _shown(channel: str, message: str) -> dict[str, Any]:
@@ -296,6 +344,25 @@ def _shown(channel: str, message: str) -> dict[str, Any]:
 _post = and_(requests.c.state == State.PENDING, cards.c.message == "")
 # Given up is the post: once the request has ended, a message that arrived after all is still to be redrawn.
 _due_at: ColumnElement[float] = case((and_(~_post, cards.c.due_at >= GIVEN_UP), 0.0), else_=cards.c.due_at)
+
+
+def _held(table: FromClause, now: float) -> ColumnElement[bool]:
+    """Whether somebody draws this card now: until its `due_at`, when it is anybody's again."""
+    return and_(table.c.drawer != "", table.c.due_at > now)
+
+
+def _drawn_now(now: float) -> ColumnElement[bool]:
+    """Whether somebody draws the card's message now, for this card or for another one that stands on it."""
+    other = cards.alias()
+    same = and_(other.c.message == cards.c.message, other.c.message != "", other.c.channel == cards.c.channel)
+    return exists().where(same, _held(other, now))
+
+
+def _on(messages: Sequence[str]) -> ColumnElement[bool]:
+    """Cards whose own message is one of these; with them more than those that have one among their strays."""
+    own = and_(cards.c.message != "", cards.c.message.in_(messages))
+    stray = or_(*(cards.c.strays.contains(message, autoescape=True) for message in messages))
+    return or_(own, and_(cards.c.strays != "", stray))
 
 
 def _joined() -> Select[Any]:

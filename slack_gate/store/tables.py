@@ -147,11 +147,13 @@ cards = Table(
     Column("error", Shown, nullable=False, default=""),
     Column("attempts", Integer, nullable=False, default=0),
     Column("due_at", Double, nullable=False, default=0.0),
+    Column("drawer", Text, nullable=False, default="", server_default=""),  # the daemon that draws it until due_at
     UniqueConstraint("request", "surface", "approver", name="one_card_an_approver"),
 )
 Index("cards_by_request", cards.c.request)
 Index("cards_by_drawn", cards.c.drawn, cards.c.due_at)
 Index("cards_by_message", cards.c.message, **_where(cards.c.message != ""))
+Index("cards_with_strays", cards.c.strays, **_where(cards.c.strays != ""))
 
 notes = Table(
     "notes",

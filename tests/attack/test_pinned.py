@@ -15,7 +15,7 @@ from slack_gate.core.event import ToolEvent
 from slack_gate.core.request import Choice, State
 from slack_gate.core.rules import Key, keys_to_remember
 from slack_gate.daemon.programs import Programs
-from slack_gate.store.cards import Cards
+from slack_gate.store.cards import Cards, Drawing
 from tests.daemon.desk import SECOND, desk
 from tests.daemon.test_pinning import outside, program
 
@@ -171,11 +171,11 @@ async def test_a_card_that_was_being_drawn_anew_at_a_stop_is_drawn_at_the_start(
         [card] = await cards.due(now)
         await cards.posted(card.id, "D1", "1.1", revision=card.request.revision)
         assert await d.store.renewed(asked.id, now) is not None
-        assert await cards.claim(await cards.due(now), now, now + 60)
+        assert await cards.claim([await cards.due(now)], now, now + 60)
         assert await cards.due(now) == []
         await cards.resumed(now)  # as after a kill
         assert [one.id for one in await cards.due(now)] == [card.id]
-        await cards.drawn(card.id, State.PENDING, now + 1, revision=asked.revision + 1)
+        await cards.drawn([Drawing(card.id, State.PENDING, asked.revision + 1)], now + 1)
         await cards.resumed(now)
         assert await cards.due(now) == []
 

@@ -42,7 +42,7 @@ def write(d: Desk, file: Path) -> ToolEvent:
 
 async def drawn(d: Desk) -> None:
     """Every card shows its request as it stands."""
-    cards = Cards(d.store.database, "slack")
+    cards = Cards(d.store.database, "slack", "")
     for card in await cards.due(d.clock.now):
         await cards.posted(card.id, "D1", "1.1", revision=card.request.revision)
 

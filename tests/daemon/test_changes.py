@@ -16,7 +16,7 @@ from slack_gate.core.display import exact
 from slack_gate.core.ports import Verdict
 from slack_gate.core.request import ON_HOME, Choice, Decision, State
 from slack_gate.daemon.files_now import FilesNow
-from slack_gate.store.cards import Cards
+from slack_gate.store.cards import Cards, Drawing
 from tests.daemon.desk import SECOND, desk
 from tests.daemon.house import House, house
 from tests.slack.test_cards import literals, request
@@ -67,7 +67,7 @@ async def test_a_second_press_of_a_card_that_shows_the_old_file_decides_nothing(
         d.gate._files = FilesNow(lambda path: False)
         call = {"file_path": str(file), "content": "b\n"}
         asked = await d.asked(d.event(tool="Write", tool_input=call))
-        cards = Cards(d.store.database, "slack")
+        cards = Cards(d.store.database, "slack", "")
         [card] = await cards.due(d.clock.now)
         await cards.posted(card.id, "D1", "1.1")
         file.write_text("other\n")
@@ -75,7 +75,7 @@ async def test_a_second_press_of_a_card_that_shows_the_old_file_decides_nothing(
         assert (await d.click(asked, surface=ON_HOME)).verdict is Verdict.STALE
         row = await d.store.request(asked.id)
         assert row is not None and row.state is State.PENDING
-        await cards.drawn(card.id, row.state, d.clock.now, revision=row.revision)
+        await cards.drawn([Drawing(card.id, row.state, row.revision)], d.clock.now)
         assert (await d.click(asked)).verdict is Verdict.DECIDED
         assert (await d.answer()).ruling is Ruling.ALLOW
 

@@ -104,7 +104,7 @@ async def test_on_the_page_only_there_is_no_card_and_the_request_waits(tmp_path:
     async with desk(tmp_path, page="http://127.0.0.1:8766/") as d:
         await d.store.pulled(Pull.WEB, ANA, d.clock())
         request = await d.asked()
-        assert await Cards(d.store.database, "slack").due(d.clock()) == []
+        assert await Cards(d.store.database, "slack", "").due(d.clock()) == []
         slack = await d.click(request)
         assert slack.verdict.value == "foreign" and await d.state(request) is State.PENDING
         await d.click(request, by="human-web", user="human", name="human", team="", channel="", message="")

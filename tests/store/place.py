@@ -86,6 +86,6 @@ def click(choice: Choice = Choice.APPROVE, **changes: Any) -> Decision:
 async def submitted(store: Store, request: Request = REQUEST) -> None:
     """Files it, and a card for Ana that Slack has taken."""
     await store.submitted(request, ["U0ANA"], "slack")
-    cards = Cards(store.database, "slack")
+    cards = Cards(store.database, "slack", "")
     for card in await cards.due(NOW):
         await cards.posted(card.id, "D1", "1.1")

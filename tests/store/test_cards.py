@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 
 from slack_gate.core.request import Choice, State
-from slack_gate.store.cards import GIVEN_UP, SETTLED_S, Card, Cards
+from slack_gate.store.cards import GIVEN_UP, SETTLED_S, Card, Cards, Drawing
 from slack_gate.store.store import Store
 from tests.store.place import HOME, NOW, REQUEST, Place, click, submitted
 
@@ -25,7 +25,7 @@ async def test_one_of_two_daemons_draws_a_card(place: Place) -> None:
         await store.submitted(REQUEST, ["U0ANA"], "slack")
         one, other = cards_of(store), cards_of(store)
         card = await the_card(one)
-        won = await asyncio.gather(one.claim([card], NOW, NOW + 60), other.claim([card], NOW, NOW + 60))
+        won = await asyncio.gather(one.claim([[card]], NOW, NOW + 60), other.claim([[card]], NOW, NOW + 60))
         assert sorted(map(len, won)) == [0, 1]
         assert await other.due(NOW + 59) == []
         assert (await the_card(other, NOW + 60)).unclear  # the first one may have posted before it died
@@ -38,7 +38,7 @@ async def test_a_claimed_post_is_unclear_until_its_outcome_is_known(place: Place
         ana, bob = await cards.due(NOW)
         assert not ana.unclear
         for _ in range(2):  # marked once
-            await cards.claim([ana, bob], NOW + 1, NOW + 1)
+            await cards.claim([[ana, bob]], NOW + 1, NOW + 1)
         ana, bob = await cards.due(NOW + 1)
         assert (ana.unclear, ana.strays) == (True, ())
         await cards.failed(ana.id, "ratelimited", NOW + 2, [])
@@ -52,12 +52,68 @@ async def test_a_restarted_daemon_draws_what_it_was_drawing(place: Place) -> Non
         await store.submitted(REQUEST, ["U0ANA"], "slack")
         other = replace(REQUEST, id="SG-2", key="toolu_2", home="elsewhere")
         await store.submitted(other, ["U0ANA"], "slack")
-        cards = cards_of(store)
-        assert len(await cards.claim(await cards.due(NOW), NOW, NOW + 60)) == 2
+        cards, there = cards_of(store), Cards(store.database, "slack", "elsewhere")
+        first, second = await cards.due(NOW)
+        assert await cards.claim([[second]], NOW, NOW + 60) == {second.id}  # whoever's agent asks
+        assert await there.claim([[first]], NOW, NOW + 60) == {first.id}
         assert await cards.due(NOW) == []
         await cards.resumed(NOW)
-        assert (await the_card(cards)).request.id == "SG-1"
+        assert (await the_card(cards)).id == second.id  # the other one is being drawn
         assert await cards.waiting() == ["SG-1"]
+
+
+async def two_on_one_message(store: Store) -> None:
+    for number in (1, 2):
+        await store.submitted(replace(REQUEST, id=f"SG-{number}", key=f"toolu_{number}"), ["U0ANA"], "slack")
+    cards = cards_of(store)
+    await cards.listed(await cards.due(NOW), "D1", "1.1")
+    for number in (1, 2):
+        await store.decided(click(Choice.DENY, request=f"SG-{number}"), (), (), NOW + 1)
+
+
+async def test_a_message_is_drawn_by_one_daemon_at_a_time(place: Place) -> None:
+    """Two drawings of one message under way at once may arrive in the wrong order."""
+    async with place.store() as store:
+        await two_on_one_message(store)
+        one, other = cards_of(store), Cards(store.database, "slack", "elsewhere")
+        first, second = await one.due(NOW + 1)
+        assert await one.claim([[first], [second]], NOW + 1, NOW + 60) == {first.id}
+        assert await other.claim([[second]], NOW + 1, NOW + 60) == set()
+        assert await other.due(NOW + 1) == []
+        await one.drawn([Drawing(first.id, State.DENIED)], NOW + 2)
+        assert (await the_card(other, NOW + 2)).id == second.id
+        assert await other.claim([[second]], NOW + 2, NOW + 60) == {second.id}
+        assert await one.due(NOW + 59) == []
+        assert (await the_card(one, NOW + 60)).id == second.id  # the other one has died
+
+
+async def test_a_message_that_is_another_cards_copy_is_drawn_by_one_daemon_at_a_time(place: Place) -> None:
+    async with place.store() as store:
+        await submitted(store)
+        cards, other = cards_of(store), Cards(store.database, "slack", "elsewhere")
+        await store.submitted(replace(REQUEST, id="SG-2", key="toolu_2"), ["U0ANA"], "slack")
+        await cards.posted((await the_card(cards)).id, "D1", "2.2", ["1.1"])
+        for number in (1, 2):
+            pressed = click(Choice.DENY, request=f"SG-{number}", message=f"{number}.{number}")
+            await store.decided(pressed, (), (), NOW + 1)
+        own, copy = await cards.due(NOW + 1)
+        assert ((own.message, own.strays), (copy.message, copy.strays)) == (("1.1", ()), ("2.2", ("1.1",)))
+        assert [card.id for card in await cards.sharing("D1", "1.1")] == [own.id, copy.id]
+        assert await cards.claim([[copy]], NOW + 1, NOW + 60) == {copy.id}
+        assert await other.claim([[own]], NOW + 1, NOW + 60) == set()
+
+
+async def test_two_daemons_that_begin_at_once_do_not_both_draw_a_message(place: Place) -> None:
+    async with place.store() as store, place.store() as another:
+        await two_on_one_message(store)
+        one, other = cards_of(store), Cards(another.database, "slack", "elsewhere")
+        first, second = await one.due(NOW + 1)
+        for turn in range(30):
+            at = NOW + 2 + turn
+            won = await asyncio.gather(one.claim([[first]], at, at + 60), other.claim([[second]], at, at + 60))
+            assert sorted(map(len, won)) == [0, 1]
+            for card in (first, second):
+                await one.released(card.id, at)
 
 
 async def test_posts_of_blocked_approvers_and_redraws_can_be_left_out(place: Place) -> None:
@@ -85,13 +141,13 @@ async def test_a_copy_that_is_seen_while_the_card_is_redrawn_is_redrawn_next(pla
         await store.decided(click(), (), (), NOW + 1)
         for again in (None, NOW + 600):
             card = await the_card(cards, NOW + 2)
-            await cards.claim([card], NOW + 2, NOW + 60)
+            await cards.claim([[card]], NOW + 2, NOW + 60)
             copy = "2.2" if again is None else "3.3"
             await cards.seen("SG-1", "U0ANA", "D1", copy)
-            await cards.drawn(card.id, State.APPROVED, NOW + 2, card.strays, again)
+            await cards.drawn([Drawing(card.id, State.APPROVED, 0, card.strays, again)], NOW + 2)
             assert copy in (await the_card(cards, NOW + 2)).strays
         card = await the_card(cards, NOW + 2)
-        await cards.drawn(card.id, State.APPROVED, NOW + 2, card.strays)
+        await cards.drawn([Drawing(card.id, State.APPROVED, 0, card.strays)], NOW + 2)
         assert await cards.due(NOW + 3) == [] and await cards.next_due(NOW + 3) is None
 
 
@@ -107,7 +163,7 @@ async def test_a_copy_that_is_seen_after_the_end_is_redrawn(place: Place) -> Non
         await store.decided(click(Choice.DENY), (), (), NOW + 1)
         card = await the_card(cards, NOW + 1)
         assert card.strays == ()
-        await cards.drawn(card.id, State.DENIED, NOW + 1, ())
+        await cards.drawn([Drawing(card.id, State.DENIED, 0, ())], NOW + 1)
         assert await cards.due(NOW + 2) == []
         for _ in range(2):
             await cards.seen("SG-1", "U0ANA", "D1", "2.2")
@@ -120,7 +176,7 @@ async def test_a_click_tells_where_a_card_is_that_was_never_put_on_file(place: P
         cards = cards_of(store)
         await cards.seen("SG-1", "U0ANA", "D1", "1.1")  # before it was posted
         assert (await the_card(cards)).strays == () and await cards.channel("U0ANA") == ""
-        await cards.claim([await the_card(cards)], NOW, NOW)
+        await cards.claim([[await the_card(cards)]], NOW, NOW)
         await cards.seen("SG-1", "U0ANA", "D1", "1.1")
         card = await the_card(cards)
         assert (card.message, card.channel, card.strays, card.unclear) == ("", "D1", ("1.1",), True)
@@ -132,7 +188,7 @@ async def test_found_messages_are_kept_with_those_seen_meanwhile(place: Place) -
         await store.submitted(REQUEST, ["U0ANA"], "slack")
         cards = cards_of(store)
         card = await the_card(cards)
-        await cards.claim([card], NOW, NOW)
+        await cards.claim([[card]], NOW, NOW)
         await cards.posted(card.id, "D1", "1.1", ["?"])
         await cards.seen("SG-1", "U0ANA", "D1", "3.3")
         await cards.found(card.id, "D1", ["2.2"], settled=False)
@@ -148,13 +204,13 @@ async def test_a_post_given_up_is_looked_for_once_its_request_has_ended(place: P
         await store.submitted(REQUEST, ["U0ANA"], "slack")
         cards = cards_of(store)
         card = await the_card(cards)
-        await cards.claim([card], NOW, NOW)
+        await cards.claim([[card]], NOW, NOW)
         await cards.failed(card.id, "no answer", GIVEN_UP, ["?"])
         assert await cards.due(NOW + 1) == [] and await cards.hopeless("SG-1") == "no answer"
         await store.undeliverable("SG-1", "no answer.", NOW + 1)
         assert await cards.next_due(NOW + 1) == 0
         card = await the_card(cards, NOW + 1)
-        assert card.unclear and await cards.claim([card], NOW + 1, NOW + 60) == {card.id}
+        assert card.unclear and await cards.claim([[card]], NOW + 1, NOW + 60) == {card.id}
 
 
 async def test_what_was_approved_long_ago_costs_nothing(place: Place) -> None:
@@ -163,7 +219,7 @@ async def test_what_was_approved_long_ago_costs_nothing(place: Place) -> None:
         cards = cards_of(store)
         await store.decided(click(), (), (), NOW + 1)
         card = await the_card(cards, NOW + 1)
-        await cards.drawn(card.id, State.APPROVED, NOW + 1, ())
+        await cards.drawn([Drawing(card.id, State.APPROVED, 0, ())], NOW + 1)
         await store.claimed("SG-1", "run-1", "cage", NOW + 2)
         assert (await the_card(cards, NOW + 2)).request.state is State.RUNNING
         assert await cards.due(NOW + 2 + SETTLED_S) == []  # nothing begins so late
@@ -176,6 +232,6 @@ async def test_a_drawing_that_cannot_be_recorded_is_due_again(place: Place) -> N
         await store.submitted(REQUEST, ["U0ANA"], "slack")
         cards = cards_of(store)
         card = await the_card(cards)
-        await cards.claim([card], NOW, NOW + 60)
+        await cards.claim([[card]], NOW, NOW + 60)
         await cards.released(card.id, NOW + 1)
         assert (await the_card(cards, NOW + 1)).unclear

@@ -16,7 +16,7 @@ from slack_gate.core.ports import Entry, Verdict
 from slack_gate.core.request import Choice, Decision, State
 from slack_gate.core.rules import Key
 from slack_gate.errors import LogError, NotFound, StoreError
-from slack_gate.store.cards import GIVEN_UP, Cards
+from slack_gate.store.cards import GIVEN_UP, Cards, Drawing
 from slack_gate.store.log import verify
 from tests.store.place import HOME, NOW, REQUEST, TOUCH, Place, click, submitted
 
@@ -300,7 +300,7 @@ async def test_a_long_command_is_logged_with_what_was_left_out(place: Place) -> 
 
 async def test_cards_are_due_until_they_show_the_row(place: Place) -> None:
     async with place.store() as store:
-        cards = Cards(store.database, "slack")
+        cards = Cards(store.database, "slack", HOME)
         await store.submitted(REQUEST, ["U0ANA", "U0BOB"], "slack")
         ana, bob = await cards.due(NOW)
         assert (ana.approver, bob.approver, ana.message) == ("U0ANA", "U0BOB", "")
@@ -312,17 +312,17 @@ async def test_cards_are_due_until_they_show_the_row(place: Place) -> None:
         stale, unsent = await cards.due(NOW + 1)
         assert (stale.id, stale.request.state) == (ana.id, State.APPROVED)
         assert (unsent.id, unsent.message) == (bob.id, "")  # it may have arrived after all
-        await cards.drawn(unsent.id, State.APPROVED)
+        await cards.drawn([Drawing(unsent.id, State.APPROVED)], NOW)
         await cards.failed(stale.id, "ratelimited", NOW + 5)
         assert await cards.due(NOW + 4) == []
         assert await cards.next_due() == NOW + 5
-        await cards.drawn(stale.id, State.APPROVED)
+        await cards.drawn([Drawing(stale.id, State.APPROVED)], NOW)
         assert await cards.next_due() is None
 
 
 async def test_a_request_no_card_of_which_can_arrive_is_hopeless(place: Place) -> None:
     async with place.store() as store:
-        cards = Cards(store.database, "slack")
+        cards = Cards(store.database, "slack", HOME)
         await store.submitted(REQUEST, ["U0ANA"], "slack")
         [card] = await cards.due(NOW)
         assert await cards.hopeless("SG-1") is None
@@ -334,14 +334,14 @@ async def test_a_request_no_card_of_which_can_arrive_is_hopeless(place: Place) -
 async def test_a_card_that_another_daemon_has_drawn_is_not_drawn_again(place: Place) -> None:
     """Both have read that it is due; the slower one comes when it is due again, or for good."""
     async with place.store() as store, place.store() as other:
-        mine, theirs = Cards(store.database, "slack"), Cards(other.database, "slack")
+        mine, theirs = Cards(store.database, "slack", HOME), Cards(other.database, "slack", "elsewhere")
         await store.submitted(REQUEST, ["U0ANA"], "slack")
         [read], [read_too] = await mine.due(NOW), await theirs.due(NOW)
-        assert await mine.claim([read], NOW, NOW + 60) == {read.id}
-        assert await theirs.claim([read_too], NOW, NOW + 60) == set()
+        assert await mine.claim([[read]], NOW, NOW + 60) == {read.id}
+        assert await theirs.claim([[read_too]], NOW, NOW + 60) == set()
         await mine.failed(read.id, "internal_error", NOW)
-        assert await theirs.claim([read_too], NOW, NOW + 60) == set()
+        assert await theirs.claim([[read_too]], NOW, NOW + 60) == set()
         [again], [again_too] = await mine.due(NOW), await theirs.due(NOW)
-        assert await mine.claim([again], NOW, NOW + 60) == {read.id}
+        assert await mine.claim([[again]], NOW, NOW + 60) == {read.id}
         await mine.posted(again.id, "D1", "1.1")
-        assert await theirs.claim([again_too], NOW, NOW + 60) == set()
+        assert await theirs.claim([[again_too]], NOW, NOW + 60) == set()

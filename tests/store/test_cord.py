@@ -103,5 +103,5 @@ async def test_the_request_behind_a_message(place: Home) -> None:
         assert found is not None and found.id == "SG-1"
         for channel, message in (("D1", "1.2"), ("D2", "1.1"), ("D1", "%"), ("D1", "")):
             assert await glance.card_at(channel, message) is None
-        await Cards(store.database, "slack").seen("SG-1", "U0ANA", "D1", "7.7")
+        await Cards(store.database, "slack", "").seen("SG-1", "U0ANA", "D1", "7.7")
         assert await glance.card_at("D1", "7.7") is not None
