@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -251,6 +252,17 @@ static bool relay(int from, Tail *tail) {
     return write_all(2, bytes, (size_t)count);
 }
 
+/* Of a bubblewrap that was killed, what it left behind is our child now: it may wait for a word from it for ever. */
+static void end_left_behind(void) {
+    char pids[256] = "", *at = pids;
+    int fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    if (read(fd, pids, sizeof pids - 1) < 0) pids[0] = 0;
+    close(fd);
+    for (long pid; (pid = strtol(at, &at, 10)) > 0;)
+        if (!kill((pid_t)pid, SIGKILL)) waitpid((pid_t)pid, NULL, 0);
+}
+
 /* Waits for bubblewrap. The caller's end is the cage's end, also when only a thread of the caller started us. */
 static int supervise(int reports, int errors, int parent, Report *report, Tail *tail) {
     int cage = (int)syscall(SYS_pidfd_open, cage_pid, 0), status;
@@ -270,6 +282,7 @@ static int supervise(int reports, int errors, int parent, Report *report, Tail *
         if (watch[0].revents && !watch[2].revents) break;
     }
     while (waitpid(cage_pid, &status, 0) < 0 && errno == EINTR) continue;
+    if (WIFSIGNALED(status)) end_left_behind();
     while (take_report(reports, report)) continue;
     command_pid = init_pid = 0; /* these numbers may be others' from now on */
     return status;
@@ -436,6 +449,7 @@ int main(int argc, char **argv) {
     run.own_session = alone = !isatty(0) && !isatty(1) && !isatty(2);
     catch_signals(&run);
     allow_many_descriptors();
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
     Cage cage = start_cage(&run);
     plan_cage(&run, &settings);
     plan_guards(&run);

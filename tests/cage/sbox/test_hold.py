@@ -188,13 +188,31 @@ def test_nothing_is_left(places: World, command: list[str]) -> None:
     assert not placeholders(places)
 
 
-def test_nothing_is_left_where_no_cage_starts(places: World) -> None:
+def by_another_bubblewrap(places: World, text: str) -> subprocess.CompletedProcess[str]:
     fake = places.outside / "bwrap"
-    fake.write_text("#!/bin/sh\nexit 1\n")
+    fake.write_text(f"#!/bin/sh\n{text}\n")
     fake.chmod(0o755)
     place = ["bwrap", "--dev-bind", "/", "/", "--bind", str(fake), "/usr/bin/bwrap", "--"]
-    assert places.bare(*place, str(places.sbox), "true").returncode == 125
+    return places.bare(*place, str(places.sbox), "true")
+
+
+def test_nothing_is_left_where_no_cage_starts(places: World) -> None:
+    assert by_another_bubblewrap(places, "exit 1").returncode == 125
     assert not placeholders(places)
+
+
+def test_nothing_is_left_where_bubblewrap_is_killed_before_it_names_its_child(places: World) -> None:
+    """A signal to the whole process group may come in that instant; the child waits for a word from bubblewrap."""
+    assert by_another_bubblewrap(places, "/bin/sleep 86413 &\nkill -KILL $$").returncode == 125
+    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if b"86413" in said(path)]
+    assert not placeholders(places)
+
+
+def said(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # it has ended meanwhile
+        return b""
 
 
 @pytest.mark.parametrize("name", ["TERM", "HUP", "INT"])
