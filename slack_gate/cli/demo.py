@@ -74,6 +74,7 @@ async def _demo(auto: bool, port: int, faults: Sequence[str]) -> int:
     make_private(place)
     async with LocalSlack(port=port) as slack:
         person = slack.add_user(APPROVER, name="You")
+        _refuse_unknown(slack, faults)
         settings = load(
             slack_bot_token=slack.bot_token,
             slack_app_token=slack.app_token,
@@ -91,7 +92,7 @@ async def _demo(auto: bool, port: int, faults: Sequence[str]) -> int:
             if not auto:
                 click.echo("Open it in a browser: what the sample agent asks comes there, with its buttons.")
             for words in faults:
-                await _cause(slack, words)
+                await slack.cause(words)
             clicks = asyncio.create_task(_click(person)) if auto else None
             good = await _sample_agent(work, settings.socket_path)
             if clicks is not None:
@@ -101,9 +102,10 @@ async def _demo(auto: bool, port: int, faults: Sequence[str]) -> int:
     return 0
 
 
-async def _cause(slack: LocalSlack, words: str) -> None:
+def _refuse_unknown(slack: LocalSlack, faults: Sequence[str]) -> None:
     try:
-        await slack.cause(words)
+        for words in faults:
+            slack.trouble(words)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 

@@ -25,7 +25,7 @@ from slack_gate.local_slack.person import Person
 from slack_gate.local_slack.response_url import ResponseUrls
 from slack_gate.local_slack.slash import SlashCommands
 from slack_gate.local_slack.socket_mode import Delivery, Link, Links
-from slack_gate.local_slack.trouble import cause
+from slack_gate.local_slack.trouble import Act, trouble
 from slack_gate.local_slack.visible import Version
 from slack_gate.local_slack.web_api import Call, WebApi
 from slack_gate.local_slack.workspace import Message, User, Workspace
@@ -354,4 +354,9 @@ class LocalSlack:
         Raises:
             ValueError: no such trouble; the sentence tells which there are.
         """
-        await cause(self, words)
+        if (waiting := self.trouble(words)()) is not None:
+            await waiting
+
+    def trouble(self, words: str) -> Act:
+        """What `cause` does. Raises ValueError likewise, and then nothing was done."""
+        return trouble(self, words)

@@ -48,14 +48,12 @@ _BARE = ("html", "reset", "lost", "broken")
 _METHODS = {*SCOPES, APP_LEVEL, RESPONSE_URL}
 
 
-async def cause(slack: LocalSlack, words: str) -> None:
-    """Causes it. Raises ValueError with the list of troubles when the words name none."""
+def trouble(slack: LocalSlack, words: str) -> Act:
+    """What causes it. Raises ValueError with the list of troubles when the words name none."""
     try:
-        act = _named(slack, words.split())
+        return _named(slack, words.split())
     except (ValueError, LookupError) as error:
         raise ValueError(f"no such trouble: {words!r}. There are:\n{HELP}") from error
-    if (waiting := act()) is not None:
-        await waiting
 
 
 def _named(slack: LocalSlack, words: list[str]) -> Act:

@@ -42,6 +42,7 @@ def test_an_unknown_trouble_is_refused_with_the_list(tmp_path: Path) -> None:
     ended = program("demo", "--port", "0", "--fault", "make coffee", HOME=str(tmp_path), PATH="/usr/bin:/bin")
     assert ended.returncode == 2
     assert "no such trouble: 'make coffee'" in ended.stderr and "links drop [N]" in ended.stderr
+    assert ended.stdout == ""  # nothing was started for it
 
 
 def test_what_is_asked_by_hand_survives_any_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
