@@ -46,7 +46,7 @@ FILE_TOOLS = {  # the field that names the file, and the fields that name no fil
 GUARDED_NAMES = frozenset(
     """.git .claude .mcp.json .claude.json .vscode .idea .envrc .direnv .cursor .codex .gemini .opencode .windsurf .zed
     .cline .clinerules .copilot .github/hooks .github/copilot .openclaw .hermes .kiro .roo .continue .qwen .kilocode
-    .amazonq .junie .trae .augment .factory .crush crush.json .crush.json .helix .aider.conf.yml
+    .amazonq .junie .trae .augment .factory .hg .jj .crush crush.json .crush.json .helix .aider.conf.yml
     .devcontainer .devcontainer.json .husky .githooks .ssh .gnupg .netrc .exrc .nvimrc .vimrc .nvim.lua .gdbinit
     .lldbinit .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin
     .zlogout .kshrc .cshrc .tcshrc .login .logout .inputrc .xprofile .xsessionrc .xinitrc .pythonrc .pythonrc.py
@@ -59,7 +59,8 @@ GUARDED_CACHES = tuple(
     bazel* go-build gopls golangci-lint* zig ccache sccache nix jetbrains vscode* cursor* nvim vim emacs zsh* zcomp*
     zinit antidote antigen sheldon oh-my-zsh* oh-my-posh starship zoxide carapace direnv mise asdf fish bash* rofi gem
     bundle composer torch_extensions torch triton jedi claude* codex* gemini* helm krew act gradle maven
-    coursier""".split()
+    coursier opencode* copilot* github-copilot* amp* goose* qwen* wal gstreamer-1.0 guile flashinfer vllm
+    typescript trunk dprint rebar3 r numba tvm mill sbt zellij luarocks lua-language-server""".split()
 )
 
 # ---------------------------------------------------------------- the one reading of shell text
@@ -264,7 +265,7 @@ class Place:
         self.roots = tuple(root for root in (self.projects, self.tmp, self.cache) if root)
         self.use(None, dict(_POLICY))
         entries = path.split(":")
-        self.fixed = [entry for entry in entries if entry[:1] == "/" and not self.holds(os.path.realpath(entry))]
+        self.fixed = [entry for entry in entries if entry[:1] == "/" and not self._is_writable(entry)]
         self.writable = [entry for entry in entries if entry not in self.fixed]
         self.found: dict[str, str] = {}  # by program: where a directory outside the zone leads, "" when not inside
 
@@ -308,11 +309,17 @@ class Place:
         """Where this absolute path first passes through the zone, so that caged code chooses where it ends, or ""."""
         return next((step for step in _steps(path) if self.holds(step)), "")
 
+    def _is_writable(self, path: str) -> bool:
+        try:
+            return bool(self.reached(path))
+        except (Gated, OSError):  # where this process cannot look, caged code can change nothing
+            return self.holds(os.path.realpath(path))
+
     def planted(self, names: tuple[str, ...], cwd: str, words: Iterable[str]) -> str:
         """The first of these programs that PATH finds where caged code can write, or ""."""
         for entry in self.writable:
-            at = _resolve(os.path.join(cwd, entry))
-            if self.holds(at):
+            at = os.path.join(cwd, entry)
+            if self.reached(at):
                 for name in {*names, *words}:
                     if name and "/" not in name and os.path.lexists(at + "/" + name):
                         return at + "/" + name
@@ -644,6 +651,8 @@ def _guarded(real: str, root: str, place: Place) -> str:
     parts = real[len(root) + 1 :].casefold().split("/")
     if place.cache and below(real, place.cache):
         first = real[len(place.cache) + 1 :].casefold().split("/")
+        if not {"node_modules", "site-packages"}.isdisjoint(first):
+            return "what is imported from ~/.cache/" + first[0]
         begun = any(name[-1] == "*" and first[0].startswith(name[:-1]) for name in GUARDED_CACHES)
         if begun or first[0] in GUARDED_CACHES or first[:2] == ["huggingface", "modules"]:
             return "~/.cache/" + first[0]
@@ -1151,7 +1160,9 @@ _GIT_VARIABLES = frozenset(
     GIT_COMMITTER_EMAIL GIT_COMMITTER_DATE""".split()
 )
 _GIT_FILES = frozenset(["GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null"])
-_GIT_PROGRAMS = frozenset(["GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_PAGER", "GIT_ASKPASS"])
+_GIT_PROGRAMS = frozenset(
+    "GIT_EDITOR GIT_SEQUENCE_EDITOR GIT_PAGER GIT_ASKPASS EDITOR VISUAL PAGER SSH_ASKPASS".split()
+)
 _MAX_DIRECTORIES = 20_000  # looked through for one line: about half a second
 _A_REPOSITORY = 10  # costs as much as so many directories
 _MAX_INDEX = 64 << 20
@@ -1185,12 +1196,15 @@ def judge_git(calls: list[Git], cwd: str | None) -> list[Repository]:
     place, here = current_place(), directory_of(cwd)
     programs: list[str] = []
     for name, value in os.environ.items():
-        if name in _GIT_PROGRAMS and not any(_leads_inside(word, place) for word in value.split()):
+        if name in _GIT_PROGRAMS and not any(_leads_inside(word.strip("'\""), place) for word in value.split()):
             programs.append(value)
-        elif name[:4] == "GIT_" and name not in _GIT_VARIABLES and name + "=" + value not in _GIT_FILES:
+        elif name in _GIT_PROGRAMS or (
+            name[:4] == "GIT_" and name not in _GIT_VARIABLES and name + "=" + value not in _GIT_FILES
+        ):
             raise Gated("the variable " + name + " changes what git does")
     own = own_config(place)
     programs += [value.lstrip("!") for _, _, value in own]
+    programs += ["git-credential-" + value for section, name, value in own if name == "helper"]  # git finds these so
     _unplanted(_GIT_RUNS, place, here, [word for value in programs for word in value.split()])
     search = Search(quiet=all(call.table is READING for call in calls))
     moved = ""
@@ -1228,8 +1242,9 @@ def judge_git_words(call: Git, place: Place, here: str) -> None:
     plain, sub = call.plain, call.sub
     if call.table is _ASKED:
         raise Gated("git " + sub + " is always asked")
-    if any("%G" in value or "signature" in value for name, value in call.options if name in ("--format", "--pretty")):
-        raise Gated("this format runs gpg")
+    for value in (value for name, value in call.options if name in ("--format", "--pretty", "--group", "--sort")):
+        if "signature" in value or "%G" in value.replace("+", "").replace("-", "").replace(" ", ""):  # %+G? is %G?, too
+            raise Gated("this format runs gpg")
     if sub == "reflog" and plain[:1] in (["expire"], ["delete"], ["drop"], ["write"], ["exists"]):
         raise Gated("this changes what git remembers")
     lists = call.has("-l", "--list") and not plain
@@ -1314,6 +1329,8 @@ def _judge_files(repository: Repository, search: Search) -> None:
     _judge_gitdir(common, frozenset(["HEAD", "config", "objects", "refs"]), search)
     if gitdir != common:
         _judge_gitdir(gitdir, frozenset(["HEAD"]), search)
+    if not (_is_head(gitdir) and all(os.access(common + part, os.X_OK) for part in ("/objects/.", "/refs/."))):
+        raise Gated("git takes the repository's .git for none, and looks for another further up")
     settings = repository.settings = local_config(repository)
     for section, name, value in settings:
         if full_key(section, name)[1] in ("remote.*.url", "remote.*.pushurl"):
@@ -1325,6 +1342,12 @@ def _judge_files(repository: Repository, search: Search) -> None:
     for section, name, value in settings:
         if section[:7] == "branch." and name in ("remote", "pushremote") and value not in (*repository.remotes, "."):
             raise Gated("the branch " + section[7:] + " follows something that is not a named remote")
+
+
+def _is_head(gitdir: str) -> bool:
+    """Is its HEAD one that git accepts for a repository's?"""
+    head = line_of(gitdir + "/HEAD")
+    return head[:10] == "ref: refs/" or (len(head) in (40, 64) and set(head) <= set("0123456789abcdef"))
 
 
 def local_config(repository: Repository) -> Config:
@@ -1497,11 +1520,15 @@ def _remote_words(call: Git) -> str:
         source, colon, target = ref.partition(":")
         if ref[:1] == "+" or not source or (colon and not target):
             return "it forces or deletes: " + ref[:60]
-        if not (set(source) | set(target) <= _REF and source[0] not in "-/." and target[:1] not in ("-", "+")):
+        if not (is_plain_ref(source + target) and source[0] not in "-/." and target[:1] not in ("-", "+")):
             return "not a plain name: " + ref[:60]
         if at == 0 and ("/" in ref or colon):
             return "the first word is not the name of a remote: " + ref[:60]
     return ""
+
+
+def is_plain_ref(name: str) -> bool:
+    return set(name) <= _REF
 
 
 def plain_url(url: str) -> bool:
@@ -1599,7 +1626,8 @@ uv+pip uv+tool uv+python uv+cache | 3 | run dir | --python
 cargo | 2 | x script | -Z -C --config --manifest-path --target-dir
 go | 2 | tool env telemetry | -toolexec -exec -vettool -overlay -modfile -C -ldflags -gccgoflags -pkgdir
 go+mod go+work | 3 | edit |
-docker podman | 2 | run exec create attach start plugin context unshare cp | -v -H -c --volume --mount --privileged \
+docker podman | 2 | run exec create attach start plugin context unshare cp extension mcp agent sandbox \
+    offload ai dev desktop quadlet healthcheck | -v -H -c --volume --mount --privileged \
     --entrypoint --config --host --context --env-file --runtime --conmon --hooks-dir --module --storage-opt --root \
     --imagestore --url --connection
 docker+compose podman+compose docker+container podman+container | 3 | run exec create attach start cp |
@@ -1608,22 +1636,27 @@ docker+image docker+volume docker+network docker+system podman+image podman+volu
     | 3 | create deploy update run exec ssh play kube join build |
 docker-compose | 2 | run exec | -f --file --project-directory --env-file
 kubectl | 2 | exec run debug attach plugin edit proxy cp krew config | --kubeconfig --kuberc --raw \
-    --helm-command --enable-alpha-plugins --enable-exec
+    --helm-command --enable-alpha-plugins --enable-exec -s --server --cluster --context --user --token --as \
+    --insecure-skip-tls-verify --tls-server-name --certificate-authority
 kubectl+rollout kubectl+create | 3 | |
-helm | 2 | plugin | --post-renderer --kubeconfig --registry-config
+helm | 2 | plugin | --post-renderer --kubeconfig --registry-config --kube-apiserver --kube-context --kube-token \
+    --kube-as-user --kube-ca-file --kube-insecure-skip-tls-verify --kube-tls-server-name
 helm+repo helm+get helm+show | 3 | |
 terraform tofu | 2 | console | -chdir -plugin-dir -config
 terraform+state terraform+workspace | 3 | |
-systemctl | 2 | edit link set-environment import-environment enable reenable | -H -M --host --machine --root --image
+systemctl | 2 | edit link set-environment import-environment enable reenable poweroff reboot halt \
+    soft-reboot kexec switch-root rescue emergency isolate | -H -M --host --machine --root --image
 gh | 3 | alias extension extensions ext codespace cs co config copilot agent agents agent-task agent-tasks | --hostname
 gh+repo | 3 | clone fork sync |
 gh+gist | 3 | clone |
 gh+pr | 3 | checkout co |
-gh+api gh+status | 2 | |
-aws | 3 | configure ssm ecs | --endpoint-url --ca-bundle
-gcloud | 3 | config components alpha beta preview | --configuration --flags-file
+gh+status | 2 | |
+gh+api | 2 | | -X --method -f -F --field --raw-field --input
+aws | 3 | configure ssm ecs | --endpoint-url --ca-bundle --profile --no-verify-ssl
+gcloud | 3 | config components alpha beta preview | --configuration --flags-file --account --project \
+    --impersonate-service-account
 gcloud+compute gcloud+container | 4 | ssh scp |
-az | 3 | extension alias config ssh |
+az | 3 | extension alias config ssh rest | --subscription
 pytest tox nox mypy ruff black eslint prettier jest vitest tsc | 1 | |
 just | 2 | | -f -d -c --justfile --working-directory --shell --shell-arg --set --dotenv-path --chooser --command
 rake | 2 | | -f -r -R -e -E -p -I --rakefile --require --rakelibdir --execute --execute-print --libdir
@@ -1634,9 +1667,11 @@ poetry pdm hatch rye pipenv conda mamba pixi asdf volta fnm nvm rustup | 2 | run
 gradle mvn | 2 | exec | -D -P -I -b -p -c -f -s -gs -t --define --file --settings --global-settings --toolchains \
     --init-script --build-file --project-dir --settings-file
 dotnet swift flutter dart bazel zig nix stack cabal lein sbt | 2 | exec run script repl shell develop tool package |
-apt apt-get | 2 | edit-sources shell satisfy | -o -c -t -a --option --config-file
+apt apt-get | 2 | edit-sources shell satisfy | -o -c -t -a --option --config-file --allow-unauthenticated \
+    --allow-insecure-repositories --force-yes
 brew | 2 | bundle ruby irb sh test create run exec edit alias unalias config | --config
-dnf | 2 | shell config alias | --config --setopt --installroot --enableplugin
+dnf | 2 | shell config alias | --config --setopt --installroot --enableplugin \
+    --repofrompath --nogpgcheck --no-gpgchecks
 gem snap flatpak pre-commit playwright alembic rails turbo nx vercel fly flyctl wrangler netlify firebase \
     pulumi cdk sam serverless sls expo eas ng hugo jekyll skaffold tilt earthly | 2 | \
     run exec runner console ssh shell edit alias config | --config
@@ -1683,7 +1718,9 @@ _GH_GIT = {
 # Interpreters of which nothing but the script runs: others read a file of the working directory first (R, octave), or
 # look there for what the script loads (php, lua, java).
 _NOTHING_ELSE = frozenset("python pypy node nodejs ruby perl".split())
-_CLOUDS = frozenset("aws az gcloud".split())  # a command for ssh may lie at any depth
+_CLOUDS = frozenset("aws az gcloud".split())
+# Their words, at any depth, that run what further words say on another machine.
+_REMOTE = frozenset("ssh scp exec execute-command run-command command send-command start-session".split())
 
 
 # How the words of a program make a key: how many, and which subcommands and options carry something else.
@@ -1763,11 +1800,13 @@ def _table_key(argv: tuple[str, ...], base: str) -> tuple[str, ...] | None:
     _, anything, carrying = _program("*")
     first, second = _program(base), _program("\0".join((base, *argv[1:2])))
     known = first is not _NO_ROW
-    if _carries(argv[1:], carrying + first[2], is_project_runner(argv)):
+    if _carries(argv[1:], carrying + first[2] + second[2], is_project_runner(argv)):
         return None
-    if base in _CLOUDS and not {"ssh", "scp"}.isdisjoint(argv):
+    if base in _CLOUDS and not _REMOTE.isdisjoint(argv):
         return None
-    if base in _INSTALL and any(_is_package_file(word) for word in argv[1:]):
+    if base in _INSTALL and any(
+        _is_package_file(word) or (base == "brew" and _is_of_others(word)) for word in argv[1:]
+    ):
         return None
     if not known and base not in _SIMPLE:
         if argv[1:2] and argv[1] in anything:
@@ -1780,6 +1819,11 @@ def _table_key(argv: tuple[str, ...], base: str) -> tuple[str, ...] | None:
         if at == 0 and ("/" in word or "." in word):  # a script, where a subcommand should stand
             return None
     return argv[:depth]
+
+
+def _is_of_others(word: str) -> bool:
+    """Does brew fetch it from a collection that is not Homebrew's own?"""
+    return "/" in word and not word.startswith("homebrew/")
 
 
 def _is_package_file(word: str) -> bool:
@@ -1895,7 +1939,7 @@ _KEYS_BY_HAND: dict[str, Callable[[tuple[str, ...]], tuple[str, ...] | None]] = 
     "cd": _cd_key,
     "sbox": lambda argv: argv[:1] if argv[1:2] and argv[1][:1] not in ("", "-") else None,
     "uniq": _few_words(1),
-    "hostname": _few_words(0),
+    "hostname": lambda argv: argv[:1] if set(argv[1:]) <= {"-f", "-s", "-i", "-I", "-d", "-A"} else None,
     "printf": lambda argv: argv[:1] if argv[1:2] and argv[1][:1] != "-" else None,
 }
 
@@ -1911,7 +1955,7 @@ def is_project_runner(argv: tuple[str, ...], cwd: str | None = None) -> bool:
         try:
             call = parse_git(argv)
             if cwd is None:
-                return call.table is not NETWORK
+                return call.table is not NETWORK and call.sub != "clone"
             if current_place().reached(os.path.join(cwd, *call.directories)):  # or caged code cannot have written there
                 judge_git([call], cwd)
         except (Gated, OSError):

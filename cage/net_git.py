@@ -151,6 +151,8 @@ def _upstream(call: policy.Git, repository: policy.Repository, branch: str, remo
         source, _, target = spec.partition(":")
         source = (branch if source == "HEAD" else source).removeprefix("refs/heads/")
         target = "refs/heads/" + (target or source).removeprefix("refs/heads/")
+        if not policy.is_plain_ref(source + target):  # HEAD may hold a name that would end the quotes
+            raise policy.Gated("the branch has an unusual name")
         if target[11:16] == "refs/" or not is_branch(source, repository):
             raise policy.Gated("it may set the upstream of something that is no branch")
         now = [(n, v) for s, n, v in repository.settings if s == "branch." + source and n in ("remote", "merge")]

@@ -9,8 +9,10 @@ import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from cage import cage_policy
 from slack_gate.core import network_git, rules
 from slack_gate.core.cage_first import asks_outside
+from slack_gate.core.caged import works_caged
 from slack_gate.core.event import RUNS, ToolEvent
 from slack_gate.core.inside import inside, unstartable, wrapped
 from slack_gate.core.request import Request
@@ -33,7 +35,7 @@ class _Edit:
 
 class Released:
     """`programs` are the trusted files by name, `words_of` start any program; `executor` runs what hooks were allowed
-    to (`agent`: the agent itself); `launcher` are the words that start this program."""
+    to (`agent`: the agent itself); `launcher` are the words that start this program; `cages`: a cage starts here."""
 
     def __init__(
         self,
@@ -41,8 +43,10 @@ class Released:
         words_of: Callable[[str], tuple[str, ...] | None],
         executor: str,
         launcher: Sequence[str],
+        cages: bool = False,
     ) -> None:
         self._programs = programs
+        self._cages = cages
         self._words_of = words_of
         self._executor = executor
         self._launcher = launcher
@@ -110,8 +114,15 @@ class Released:
         A host that runs no other text finds the programs by the agent's PATH.
         """
         if event.rewritable:
-            return placed(command, self._words_of)
+            git = self._caged_git(event, command)
+            return placed(command, lambda name: git if git and name == "git" else self._words_of(name))
         return None if planted_words(event) else self.pinned(command)
+
+    def _caged_git(self, event: ToolEvent, command: str) -> tuple[str, ...] | None:
+        """The words for git in the cage, where that is no loss: what is planted after this look stays in there."""
+        line = [segment.argv for segment in cage_policy.read(command) or [] if segment.argv[0] == "git"]
+        fits = self._cages and {"sbox", "git"} <= self._programs.keys() and line and works_caged(line, event.cwd)
+        return (self._programs["sbox"], self._programs["git"]) if fits else None
 
     def edited(self, request: str, event: ToolEvent, digest: str) -> None:
         """Keeps the text that a person put in place; `digest` binds it as the request's own binds the agent's text."""

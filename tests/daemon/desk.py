@@ -101,7 +101,7 @@ async def desk(
         own = OwnFiles([place / "own"], guarded_places(place))
         programs = {name: f"/usr/bin/{name}" for name in ("git", "python3")} | {"sbox": sbox}
         words_of = Programs(programs, place, "/usr/bin:/bin").words_of
-        released = Released(programs, words_of, house.hook_executor, launcher)
+        released = Released(programs, words_of, house.hook_executor, launcher, cages)
         policy = PolicyFile(place / "policy.toml")
         judge = Judge(cage_policy, own, policy, released, programs["git"], executors, cages, cage_first)
         gate = Gate(store, Wakeups(), judge, released, house, clock, _unshowable, changed)

@@ -44,6 +44,9 @@ GATED = """~/x; ~/.bashrc; ~/.ssh/authorized_keys; ~/.claude/settings.json; ~/.c
     ~/projects/app/.kiro/hooks/x; ~/projects/app/.aider.conf.yml; ~/projects/app/.helix/languages.toml
     ~/projects/app/.kilocode/mcp.json; ~/projects/a.code-workspace; ~/projects/app/.pdbrc; ~/projects/app/.Rprofile
     ~/projects/app/sub/.qwen/settings.json
+    ~/.cache/opencode/node_modules/x/index.js; ~/.cache/my-tool/node_modules/x.js; ~/.cache/a/lib/site-packages/x.py
+    ~/.cache/wal/colors.sh; ~/.cache/gstreamer-1.0/registry.x86_64.bin; ~/.cache/copilot/x; ~/.cache/R/renv/x
+    ~/projects/app/.hg/hgrc; ~/projects/app/.jj/repo/config.toml
     ~/.cache/pypoetry/virtualenvs/x; ~/projects/app/.exrc; ~/projects/app/.direnv/x; ~/projects/app/.zed/tasks.json"""
 
 

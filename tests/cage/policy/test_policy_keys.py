@@ -150,6 +150,18 @@ NO_KEY = {
         mamba install --file x; apt-get install --solver=/tmp/x y; conda install ~/x""",
     "more options that carry": """apt-get update -o APT::Update::Pre-Invoke::=x; apt update --option=x
         apt-get install -c x y; gh repo clone a/b -- -u x; gh pr checkout 3""",
+    "another server, account or cluster than was meant": """kubectl get pods --server=https://a.example
+        kubectl get pods -s https://a.example; kubectl delete pod x --context prod; kubectl get x --token=y
+        kubectl apply -f x --cluster y; helm list --kube-apiserver https://a.example; helm install x --kube-context y
+        aws s3 rm x --profile prod; gcloud sql instances delete x --project prod; az vm delete x --subscription y""",
+    "commands for another machine": """az vm run-command invoke --scripts x; az aks command invoke -c x
+        az containerapp exec -n x; az rest --method delete""",
+    "what others publish, or nobody signed": """brew install evil/tap/x; brew tap evil/tap; dnf install --nogpgcheck x
+        apt-get install --allow-unauthenticated x; docker extension install x; docker mcp gateway run
+        podman quadlet install x""",
+    "calls that change, by a program that mostly reads": """gh api -X DELETE repos/a/b; gh api repos/a/b --method PUT
+        gh api graphql -f query=x; gh api repos/a/b --input x; gh api -XPATCH repos/a/b; hostname --file=x
+        systemctl poweroff; systemctl reboot; systemctl isolate rescue.target""",
     "builtins that change what follows": """export A=b; declare -x A=b; typeset A; readonly A=b; set -e; unset A
         alias a=b; source x; . x; eval x; trap x EXIT; hash -p a b; enable -f a b; local a; pushd x; let a=1; read a
         mapfile a; test -v x; ulimit x; umask 0; shopt -s x; printf -v a b; exit 1; cd; cd -; cd -P x; cd a b; fc x

@@ -217,6 +217,7 @@ def setting(*words: str) -> Callable[[House], object]:
         (setting("--unset", "branch.main.merge"), "git pull"),
         (setting("push.default", "matching"), "git push -u origin main"),
         (setting("user.name", 'a "b"'), "git fetch"),
+        (lambda house: git(house.repo, "checkout", "-q", "-b", 'x"]pushremote=/tmp/p#'), "git push -u origin HEAD"),
         (lambda house: (house.repo / ".vscode").mkdir(), "git pull"),
         (lambda house: (house.repo / ".git" / "HEAD").write_text("ref: refs/heads/new\n"), "git pull"),
     ],

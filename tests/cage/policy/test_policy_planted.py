@@ -251,6 +251,21 @@ def untracked_repository(house: House) -> None:
     evil_repository(house, house.repo / "sub")
 
 
+def not_taken(name: str, text: str) -> Callable[[House], None]:
+    """A harmless `.git` that git does not take for one: it goes on to the next above, which is planted."""
+
+    def plant(house: House) -> None:
+        inner = make_repository(house.repo / "inner")
+        evil_repository(house, house.projects / "planted")
+        shutil.rmtree(house.repo / ".git")
+        shutil.move(house.projects / "planted" / ".git", house.repo / ".git")
+        place = inner / ".git" / name
+        place.unlink() if place.is_file() else shutil.rmtree(place)
+        place.write_text(text)
+
+    return plant
+
+
 def remote_in_zone(house: House) -> None:
     other = house.projects / "remote.git"
     git(house.projects, "clone", "-q", "--bare", str(house.repo), str(other))
@@ -361,6 +376,10 @@ PLANTS = {
     "value in quotes": Plant(odd_config('[core]\n\tfsmonitor = "EVIL"\n'), "git status"),
     "carriage returns": Plant(odd_config("[core]\r\n\tfsmonitor = EVIL\r\n"), "git status"),
     "header with a comment": Plant(odd_config("[core] # x\nfsmonitor = EVIL # y\n"), "git status"),
+    "no HEAD that git takes": Plant(not_taken("HEAD", "nothing\n"), "git status", "inner"),
+    "an empty HEAD": Plant(not_taken("HEAD", ""), "git status", "inner"),
+    "no objects that git takes": Plant(not_taken("objects", ""), "git status", "inner"),
+    "no refs that git takes": Plant(not_taken("refs", ""), "git status", "inner"),
     "hidden behind a safe value": Plant(odd_config("[core]\nfsmonitor = false\nfsmonitor = EVIL\n"), "git status"),
 }
 
@@ -837,6 +856,51 @@ def test_a_program_of_the_environment_planted(house: House, monkeypatch: pytest.
     assert house.bash("git commit") == "green"
     (house.projects / "venv" / "code").write_text("")
     assert house.bash("git commit") == "gated"
+
+
+@pytest.mark.parametrize("name", ["GIT_EDITOR", "EDITOR", "VISUAL", "PAGER", "SSH_ASKPASS"])
+def test_a_program_of_the_environment_in_the_zone(name: str, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    for value, verdict in (
+        ("/usr/bin/vi", "green"),
+        (f"{house.projects}/ed", "gated"),
+        (f"'{house.projects}/e'", "gated"),
+    ):
+        monkeypatch.setenv(name, value)
+        assert house.bash("git commit") == verdict, value
+
+
+def test_a_credential_helper_planted_by_the_name_that_git_gives_it(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (house.home / ".gitconfig").write_text("[credential]\n\thelper = manager --x\n")
+    (house.projects / "venv").mkdir()
+    monkeypatch.setenv("PATH", f"{house.projects}/venv:{SYSTEM_PATH}")
+    assert house.bash("git fetch origin") == "green"
+    shutil.copy(payload(house), house.projects / "venv" / "git-credential-manager")
+    run("git credential fill", house.repo, house, PATH=os.environ["PATH"])
+    assert (house.home / "mark").exists()
+    assert house.bash("git fetch origin") == "gated"
+
+
+def test_a_path_entry_that_leads_through_the_zone(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Caged code can have it lead elsewhere at any time."""
+    (house.projects / "bin").symlink_to(house.outside)
+    monkeypatch.setenv("PATH", f"{house.projects}/bin:{SYSTEM_PATH}")
+    assert cage_policy.current_place().fixed == SYSTEM_PATH.split(":")
+    assert house.bash("git status") == "green"
+    (house.outside / "git").write_text("")
+    assert house.bash("git status") == "gated"
+
+
+@pytest.mark.parametrize("form", ["%G?", "%+GK", "%-G?", "% GS", "%<(9)%+GK"])
+def test_a_format_that_runs_gpg(form: str, house: House) -> None:
+    for line in (
+        f"git log --format='{form}'",
+        f"git show --pretty='{form}'",
+        f"git shortlog --group='format:{form}' HEAD",
+    ):
+        assert house.why(line).rule == "this format runs gpg"
+    assert house.why("git branch --sort=signature:key").rule == "this format runs gpg"
 
 
 def test_a_home_in_the_zone(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
