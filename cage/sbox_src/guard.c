@@ -9,6 +9,7 @@
 #include "steps.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -226,12 +227,18 @@ static void guard_linked_from_home(Search *search, const char *zone) {
     }
 }
 
+static bool is_hidden(const Run *run, const char *path) {
+    for (size_t i = 0; i < run->hidden.count; i++)
+        if (is_below(path, run->hidden.at[i])) return true;
+    return false;
+}
+
 static void guard_zone(Run *run, const char *zone, int depth) {
     Search search = {.run = run};
     stand_in(zone);
     guard_own_config(&search, zone);
     guard_linked_from_home(&search, zone);
-    if (!strcmp(zone, run->projects) || !strcmp(zone, run->cwd)) {
+    if (!strcmp(zone, run->projects) || is_below(run->cwd, zone)) {
         guard_settings(&search, zone, zone);
         guard_tool_files(&search, zone, zone);
     }
@@ -248,7 +255,8 @@ static void guard_zone(Run *run, const char *zone, int depth) {
     for (size_t i = 0; i < search.guards.count; i++)
         step(run, GUARD, text("/run/.view%s", search.guards.at[i] + strlen(zone)), search.guards.at[i]);
     if (search.guards.count) step(run, DONE, "", "/run/.view");
-    for (size_t i = 0; i < search.holds.count; i++) step(run, HOLD, HELD, search.holds.at[i]);
+    for (size_t i = 0; i < search.holds.count; i++)
+        if (!is_hidden(run, search.holds.at[i])) step(run, HOLD, HELD, search.holds.at[i]);
     for (size_t i = 0; i < search.hides.count; i++) step(run, HIDE, "", search.hides.at[i]);
 }
 
@@ -260,22 +268,50 @@ void plan_guards(Run *run) {
     guard_zone(run, run->tmp, DEPTH_TMP);
 }
 
-static bool remove_file(const char *path) {
+/* With what is in it. By descriptors: an older cage, which still runs, may put links on the way. */
+static bool remove_entry(int parent, const char *name) {
+    if (!unlinkat(parent, name, 0)) return true;
+    if (errno != EISDIR && errno != EPERM) return false;
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
+    struct dirent *entry;
+    while (directory && (entry = readdir(directory)))
+        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) remove_entry(fd, entry->d_name);
+    if (directory) closedir(directory);
+    return !unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+static void take_away(const char *path) {
+    if (!exists(path)) return;
     int directory = open_plainly(text("%.*s", (int)(strrchr(path, '/') - path), path));
-    bool removed = directory >= 0 && !unlinkat(directory, strrchr(path, '/') + 1, 0);
+    bool removed = directory >= 0 && remove_entry(directory, strrchr(path, '/') + 1);
     if (directory >= 0) close(directory);
-    return removed;
+    say("%s appeared in the cage and %s: git outside would have run what it names.", path,
+        removed ? "was removed" : "must be removed by you");
+}
+
+static void report_appeared(const char *path) {
+    say("%s appeared in the cage. Programs outside may run what it says: read it before you open the project.", path);
+}
+
+/* New submodules are the work of `git submodule update`: they stay. */
+static void take_new_away(const char *path, const char *names) {
+    bool stays = !strcmp(strrchr(path, '/'), "/modules");
+    struct stat info;
+    if (!lstat(near(path), &info) && S_ISLNK(info.st_mode)) return take_away(path);
+    DIR *directory = opendir(near(path));
+    struct dirent *entry;
+    while (directory && (entry = readdir(directory)))
+        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") && !strstr(names, text("/%s/", entry->d_name)))
+            stays ? report_appeared(text("%s/%s", path, entry->d_name)) : take_away(text("%s/%s", path, entry->d_name));
+    if (directory) closedir(directory);
 }
 
 /* After the end. What would give git a configuration of the cage's choice is taken away. */
 void report_new_files(const Run *run) {
     stand_in(run->projects);
-    for (size_t i = 0; i < run->removed.count; i++)
-        if (exists(run->removed.at[i]))
-            say("%s appeared in the cage and %s: git outside would have run what it names.", run->removed.at[i],
-                remove_file(run->removed.at[i]) ? "was removed" : "must be removed by you");
+    for (size_t i = 0; i < run->removed.count; i++) take_away(run->removed.at[i]);
+    for (size_t i = 0; i < run->listed.count; i += 2) take_new_away(run->listed.at[i], run->listed.at[i + 1]);
     for (size_t i = 0; i < run->watched.count; i++)
-        if (exists(run->watched.at[i]))
-            say("%s appeared in the cage. Programs outside may run what it says: read it before you open the project.",
-                run->watched.at[i]);
+        if (exists(run->watched.at[i])) report_appeared(run->watched.at[i]);
 }

@@ -151,6 +151,9 @@ static void catch_signals(Run *run) {
         run->default_signals |= 1u << FORWARDED[i];
         sigaction(FORWARDED[i], &ours, NULL);
     }
+    static const int ERRORS[] = {SIGPIPE, SIGXFSZ}; /* a call that fails says it as well, and then there is an end in order */
+    for (size_t i = 0; i < sizeof ERRORS / sizeof *ERRORS; i++)
+        if (signal(ERRORS[i], SIG_IGN) != SIG_IGN) run->default_signals |= 1u << ERRORS[i];
 }
 
 const char *bubblewrap(void) {
@@ -204,6 +207,7 @@ static bool take_report(int socket, Report *report) {
     if (report->stage == 'r') command_pid = sender;
     if (report->stage == 'i') {
         init_pid = sender, report->stage = 0;
+        tell_caretaker(sender);
         if (ending) end_cage();
     }
     return true;
@@ -260,7 +264,7 @@ static void end_left_behind(void) {
     if (read(fd, pids, sizeof pids - 1) < 0) pids[0] = 0;
     close(fd);
     for (long pid; (pid = strtol(at, &at, 10)) > 0;)
-        if (!kill((pid_t)pid, SIGKILL)) waitpid((pid_t)pid, NULL, 0);
+        if (!is_caretaker((pid_t)pid) && !kill((pid_t)pid, SIGKILL)) waitpid((pid_t)pid, NULL, 0);
 }
 
 /* Waits for bubblewrap. The caller's end is the cage's end, also when only a thread of the caller started us. */
@@ -334,6 +338,7 @@ static void read_tail_of_file(Tail *tail, off_t start) {
 }
 
 static void die_of(int number) {
+    dismiss_caretaker();
     let_go();
     signal(number, SIG_DFL);
     raise(number);
@@ -341,7 +346,8 @@ static void die_of(int number) {
 
 static int exit_like(int status) {
     if (WIFSIGNALED(status)) return 128 + WTERMSIG(status);
-    if (last_signal && WEXITSTATUS(status) == 128 + last_signal) die_of(last_signal); /* ended by what we passed on */
+    /* ended by what we passed on, or by us, where it came before we knew of the command */
+    if (last_signal && (ending || WEXITSTATUS(status) == 128 + last_signal)) die_of(last_signal);
     return WEXITSTATUS(status);
 }
 
@@ -379,6 +385,7 @@ static void start_again(const Run *run, char **argv) {
     const char *before = getenv(NAME);
     int attempt = before ? atoi(before) : 0;
     if (attempt >= 9 || chdir(run->cwd)) return;
+    dismiss_caretaker();
     let_go();
     if (run->scratch) remove_tree(run->scratch);
     if (run->grant_fd >= 0) fcntl(run->grant_fd, F_SETFD, 0);
@@ -390,6 +397,8 @@ static void start_again(const Run *run, char **argv) {
 static int run_command(Run *run, const Cage *cage, char **argv) {
     static Tail tail;
     Report report = {0};
+    const int not_its[] = {cage->parent, cage->reports, cage->errors, cage->plan, run->grant_fd};
+    start_caretaker(run, cage_pid, not_its, sizeof not_its / sizeof *not_its);
     write_plan(run, cage->plan);
     if (!ending) send(cage->reports, "g", 1, MSG_NOSIGNAL); /* where nobody waits for it, supervise() learns why */
     int status = supervise(cage->reports, cage->errors, cage->parent, &report, &tail);

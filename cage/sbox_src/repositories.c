@@ -125,6 +125,27 @@ static void guard_linked_hooks(Search *search, const char *zone, const char *git
     if (directory) closedir(directory);
 }
 
+/* A file in the first two is a remote that git takes without a configuration; the third has the submodules' git directories. */
+static void list_entries(Search *search, const char *zone, const char *git) {
+    static const char *const PLACES[] = {"remotes", "branches", "modules"};
+    for (int i = 0; i < 3; i++) {
+        char *path = text("%s/%s", git, PLACES[i]), *names = text("/");
+        struct stat info;
+        if (!lstat(near(path), &info) && S_ISLNK(info.st_mode)) {
+            guard_entry(search, zone, git, PLACES[i]);
+            continue;
+        }
+        DIR *directory = opendir(near(path));
+        struct dirent *entry;
+        while (directory && (entry = readdir(directory)))
+            if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) names = text("%s%s/", names, entry->d_name);
+        if (directory) closedir(directory);
+        add(&search->run->listed, path);
+        add(&search->run->listed, names);
+        if (i < 2 && names[1]) guard_entry(search, zone, git, PLACES[i]);
+    }
+}
+
 /* A directory that holds a git configuration: .git itself, and those of its submodules and linked worktrees. */
 static void guard_git_directory(Search *search, const char *zone, const char *git, const char *worktree) {
     bool has_hooks = false; /* its own, or, where it is linked, its main one's */
@@ -136,6 +157,7 @@ static void guard_git_directory(Search *search, const char *zone, const char *gi
         if (!there && is_removed(GIT_FILES[i])) add(&search->run->removed, text("%s/%s", git, GIT_FILES[i]));
         if (there && (!strcmp(GIT_FILES[i], "hooks") || !strcmp(GIT_FILES[i], "commondir"))) has_hooks = true;
     }
+    list_entries(search, zone, git);
     has_hooks ? guard_linked_hooks(search, zone, git) : hold_hooks(search, zone, git);
     guard_git_directories(search, zone, text("%s/modules", git));
     guard_git_directories(search, zone, text("%s/worktrees", git));

@@ -31,7 +31,8 @@ typedef struct {
     List env;      /* NAME=value, all that the command inherits */
     List steps;    /* mounts made inside, see steps.h */
     List watched;  /* files that must not appear while the cage runs */
-    List removed;  /* those of them that are taken away again: all in git directories, which are pinned */
+    List removed;  /* those of them that are taken away again: all in git directories */
+    List listed;   /* directories where no new entry may appear, each followed by what it held: "/name/name/" */
     List hidden;   /* what reads as empty */
     List command;
     const char *yard;    /* for hold() below ~/projects; NULL where there is no state */
@@ -98,6 +99,12 @@ typedef enum {
 } Holding;
 Holding hold(const char *directory, const char *path, const char *yard);
 void let_go(void);
+
+/* caretaker.c: does what is to be done after the cage when sbox is killed. It gives up the descriptors `not_its`. */
+void start_caretaker(const Run *run, pid_t cage, const int *not_its, size_t count);
+void tell_caretaker(pid_t first); /* the first process of the cage */
+void dismiss_caretaker(void);
+bool is_caretaker(pid_t pid);
 
 /* inside.c: the last step before the command, inside the cage */
 void inside(int plan_fd, int report_fd) __attribute__((noreturn));

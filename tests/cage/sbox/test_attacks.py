@@ -282,7 +282,9 @@ def test_the_socket_of_the_gate_is_not_reached(world: World) -> None:
 def test_a_gate_elsewhere_is_not_reached(world: World, target: list[str]) -> None:
     home = Path(target[0])
     (home / "token").write_text(LOOT)
-    refused(world, 'grep -q . "$1/token"', str(home), env=world.environment({"SLACK_GATE_HOME": str(home)}))
+    (link := Path(target[2]) / "gate").symlink_to(home)
+    for spelled in (f"{home}", f"{home}//", f"{link}", f"{link}/"):
+        refused(world, 'grep -q . "$1/token"', str(home), env=world.environment({"SLACK_GATE_HOME": spelled}))
 
 
 def test_no_abstract_socket_is_reached(world: World) -> None:
@@ -574,6 +576,35 @@ def test_what_a_repository_lacks_is_not_planted(world: World, target: list[str],
         assert Path(mark).exists() is (kind == "proof"), (
             "git outside ran it" if kind == "victim" else "it proves nothing"
         )
+
+
+OTHER_REMOTES = {
+    "a remote": 'mkdir -p .git/remotes; printf "URL: %s\nPush: HEAD:refs/heads/n\n" "$PWD/evil" >.git/remotes/origin',
+    "a linked remote": 'mkdir r; printf "URL: %s\nPush: HEAD:refs/heads/n\n" "$PWD/evil" >r/origin; ln -sT ../r .git/remotes',
+    "a branch": 'mkdir -p .git/branches; echo "$PWD/evil#n" >.git/branches/origin',
+}
+
+
+@pytest.mark.parametrize("plant", OTHER_REMOTES.values(), ids=OTHER_REMOTES.keys())
+def test_no_remote_is_planted(world: World, target: list[str], plant: str) -> None:
+    """Git takes one from a file as well, and what it pushes to on this machine runs hooks."""
+    mark = Path(target[0]) / "mark"
+    make = f"git init -q --bare evil; {HOOK.replace('$1', str(mark))} >evil/hooks/post-receive; chmod +x evil/hooks/*; "
+    for kind in ("victim", "proof"):
+        repository = world.repository(f"{kind}{mark.parent.name}")
+        run = world.caged if kind == "victim" else world.bare
+        assert run("bash", "-ec", make + plant, "plant", str(mark), cwd=repository).returncode == 0
+        world.bare("git", "push", "origin", "HEAD:refs/heads/m", cwd=repository)
+        assert mark.exists() is (kind == "proof")
+
+
+def test_a_git_directory_that_waits_for_a_submodule_is_said(world: World) -> None:
+    """It may be what `git submodule update` made, so it stays."""
+    repository = world.repository("waited-for")
+    plant = "mkdir -p .git/modules/a && cp -r .git/config .git/HEAD .git/modules/a"
+    done = world.caged("bash", "-ec", plant, cwd=repository)
+    assert done.returncode == 0 and f"{repository}/.git/modules/a appeared in the cage" in done.stderr
+    assert (repository / ".git/modules/a/HEAD").exists() and not world.caged("true", cwd=repository).stderr
 
 
 @pytest.mark.parametrize("place", ["inside", "beside", "another repository"])

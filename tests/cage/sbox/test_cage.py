@@ -291,6 +291,17 @@ def test_settings_show_and_hide(world: World, conf: Path) -> None:
     assert world.caged("bash", "-c", "echo x >~/.kube/config").returncode == 1
 
 
+@pytest.mark.parametrize("lines", ["hide {0}\nhide {0}/a", "hide {0}/a\nhide {0}", "hide {0}\nhide {0}\nhide {0}/a/f"])
+def test_what_is_hidden_twice(world: World, conf: Path, lines: str) -> None:
+    place = world.projects / "twice"
+    (place / "a").mkdir(parents=True)
+    (place / "a/f").write_text(LOOT)
+    world.give(place)
+    conf.write_text(lines.format(place))
+    done = world.caged("cat", str(place / "a/f"))
+    assert done.returncode == 1 and LOOT not in done.stdout
+
+
 @pytest.mark.parametrize("order", [1, -1])
 def test_settings_count_alike_in_any_order(world: World, conf: Path, order: int) -> None:
     """What is hidden within what is shown, and within what can be written, stays hidden; what is around it does not."""

@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -97,6 +97,19 @@ def test_no_settings_of_an_agent_are_made(places: World, plant: str, place: str)
 @pytest.mark.parametrize("name", ["settings.json", "settings.local.json"])
 def test_the_zone_itself_gets_no_settings(world: World, name: str) -> None:
     refused(world, 'mkdir -p .claude; echo x >".claude/$1"', name)
+
+
+def test_tmp_itself_gets_no_settings_while_one_works_in_it(world: World) -> None:
+    """A session may have been started in /tmp. Not tried without a cage: /tmp is everyone's."""
+    settings = Path("/tmp/.claude/settings.json")
+    if settings.parent.exists():
+        pytest.skip("somebody has a /tmp/.claude")
+    try:
+        code = 'mkdir -p "${1%/*}"; echo x >"$1"'
+        assert world.caged("bash", "-c", code, "-", str(settings), cwd=world.top / "common").returncode == 1
+        assert not settings.exists()
+    finally:
+        shutil.rmtree(settings.parent, ignore_errors=True)
 
 
 def test_settings_that_are_there_stay_and_are_readable(places: World) -> None:
@@ -215,13 +228,70 @@ def said(path: Path) -> bytes:
         return b""
 
 
-@pytest.mark.parametrize("name", ["TERM", "HUP", "INT"])
-def test_nothing_is_left_by_a_signal(places: World, name: str) -> None:
-    with running(places, places.projects / "plain", "true") as cage:
-        assert len(placeholders(places)) > 4
-        cage.send_signal(signal.Signals[f"SIG{name}"])
+@pytest.mark.parametrize("name", ["TERM", "HUP", "INT", "KILL", "ALRM", "USR1", "XCPU"])
+@pytest.mark.parametrize("end", [os.kill, os.killpg])
+def test_nothing_is_left_by_a_signal(places: World, name: str, end: Callable[[int, int], None]) -> None:
+    """Neither what was held nor what the cage planted; the output ends when all that is done."""
+    git = places.projects / "repo/.git"
+    plant = "cp -r .git evil && echo ../evil >.git/commondir && mkdir -p .git/remotes && echo URL: ../evil >.git/remotes/origin"
+    assert places.bare("bash", "-ec", f"{plant}; rm -r .git/commondir .git/remotes", cwd=git.parent).returncode == 0
+    code = f"trap '' TERM HUP INT USR1 ALRM; rm -rf evil; {plant} && echo up; exec sleep 60"
+    with places.start([str(places.sbox), "bash", "-c", code], cwd=git.parent) as cage:
+        assert cage.stdout and cage.stdout.readline() == "up\n"
+        assert len(placeholders(places)) > 4 and (git / "commondir").exists()
+        end(cage.pid, signal.Signals[f"SIG{name}"])
+        if name not in ("KILL", "XCPU") and places.sbox.name == "program":  # passed on to a command that ignores it
+            end(cage.pid, signal.SIGKILL)
         cage.communicate(timeout=100)
     assert not placeholders(places)
+    assert not (git / "commondir").exists() and not list(git.glob("remotes/*"))
+
+
+def test_nothing_is_left_by_a_signal_as_soon_as_something_is_held(places: World) -> None:
+    for _ in range(10):
+        with places.start([str(places.sbox), "true"], cwd=places.projects / "plain") as cage:
+            while not (places.projects / "plain/.claude").exists() and cage.poll() is None:
+                pass
+            cage.send_signal(signal.SIGTERM)
+            cage.communicate(timeout=100)
+        assert not placeholders(places)
+
+
+def test_a_reader_of_errors_that_goes_away_leaves_nothing(places: World) -> None:
+    code = """out=$("$0" bash -c 'trap "" PIPE; echo go; read -r; echo x >&2; echo x >&2; echo on' 2> >(exec true) < <(sleep 1; echo))
+    echo "$out"; exec 3>&1"""
+    assert places.bare("bash", "-c", code, str(places.sbox)).stdout.split() == ["go", "on"]
+    assert not placeholders(places)
+
+
+def test_nothing_is_left_where_no_file_may_be_written(places: World) -> None:
+    places.bare("bash", "-c", 'ulimit -f 0; "$0" true', str(places.sbox))
+    assert not placeholders(places)
+
+
+def test_nothing_is_removed_where_an_older_cage_put_a_link(places: World) -> None:
+    """It may do what it likes to a repository that it made itself; a later cage guards this one, and clears up after the end."""
+    names = ("config", "commondir", "config.worktree", "remotes", "branches")
+    victim = places.home / ".victim"
+    victim.mkdir(exist_ok=True)
+    for name in names:
+        if name.startswith("co"):
+            (victim / name).write_text("mine\n")
+        else:
+            (victim / name / "x").mkdir(parents=True, exist_ok=True)
+    places.give(victim)
+    make = "git init -q t && rm t/.git/config && echo made; read -r"
+    make += '; mv t/.git t/g; ln -s "$1" t/.git; echo done; read -r'
+    with places.start([str(places.sbox), "bash", "-c", make, "-", str(victim)], stdin=subprocess.PIPE) as older:
+        assert older.stdin and older.stdout and older.stdout.readline() == "made\n"
+        with places.start([str(places.sbox), "bash", "-c", "echo up; read -r"], stdin=subprocess.PIPE) as later:
+            assert later.stdin and later.stdout and later.stdout.readline() == "up\n"
+            older.stdin.write("\n")
+            older.stdin.flush()
+            assert older.stdout.readline() == "done\n"
+            later.communicate("\n", timeout=100)
+        older.communicate("\n", timeout=100)
+    assert sorted(path.name for path in victim.iterdir()) == sorted(names) and len(list(victim.glob("*/x"))) == 2
 
 
 def test_nothing_is_left_when_the_caller_is_killed(places: World) -> None:
@@ -235,10 +305,10 @@ def test_nothing_is_left_when_the_caller_is_killed(places: World) -> None:
 
 
 def test_what_a_killed_run_left_is_taken_over(places: World) -> None:
-    with running(places, places.projects / "plain", "true") as cage:
-        cage.kill()
-        cage.communicate(timeout=100)
-    assert placeholders(places)
+    left = places.projects / "plain/.claude"
+    left.mkdir()
+    left.chmod(0o1755)
+    places.give(left)
     unplanted(places, PLANTS["make it"], places.projects / "plain", places.projects / "plain")
     if places.sbox.name == "script":
         shutil.rmtree(places.projects / "plain/.claude")  # what the attack made outside
