@@ -216,7 +216,9 @@ class Run:
 
     def _outside(self, *words: str) -> subprocess.CompletedProcess[str]:
         """git outside, in the directory made for it."""
-        fixed = ("-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "core.hooksPath=/dev/null")
+        # without the last one git starts another in the repository whose objects are borrowed, to list its refs
+        settings = ("gc.auto=0", "maintenance.auto=false", "core.hooksPath=/dev/null", "core.alternateRefsCommand=true")
+        fixed = [word for setting in settings for word in ("-c", setting)]
         return _run([self.git, "--git-dir=" + self.private, *fixed, *words], self.private, self.env)
 
 

@@ -93,7 +93,7 @@ def _line_is_outward(segments: list[cage_policy.Segment], cwd: str) -> bool:
     git = [argv for argv in line if _name(argv[0]) == "git"]
     if all(argv[0] in _STATE for argv in line) or (git and not works_caged(git, cwd, LINKS)):
         return True
-    return any(map(_is_outward, line))
+    return any(_is_outward(argv) for argv in line if argv not in git)  # git's own words are known by now
 
 
 def _text_is_outward(text: str, cwd: str) -> bool:

@@ -302,6 +302,16 @@ async def test_what_points_outside_and_what_asks_for_it_is_asked(house: House, t
         assert await answer(one, "x", house.repo, tool="WebFetch") is None
 
 
+@pytest.mark.parametrize("line", ["git remote -v | cat", "git log --grep push | cat", "git commit -m config; ls"])
+async def test_a_word_of_git_does_not_point_outside_where_its_command_does_not(
+    line: str, house: House, tmp_path: Path
+) -> None:
+    async with cage_first_gate(tmp_path) as one:
+        said = await answer(one, line, house.repo)
+        assert said is not None and said.command == f"{QUOTED} bash -c {shlex.quote(line)}"
+        assert await answer(one, line.replace("git ", "git fetch; git ", 1), house.repo) is None
+
+
 async def test_what_could_reach_the_gates_own_files_is_asked(house: House) -> None:
     place = house.projects / "gate"
     place.mkdir()

@@ -489,6 +489,21 @@ def test_programs_that_the_cage_can_write_are_refused(
     assert net_git.main([*programs, " ".join(words[2:-2]), "--", "git", "push"]) == net_git.REFUSED
 
 
+@pytest.mark.parametrize("words", ["fetch origin", "push origin HEAD:new"])
+def test_git_outside_starts_none_in_the_repository(words: str, house: House, remote: Path, tmp_path: Path) -> None:
+    """Not even to list the refs behind the objects that it borrows: it would read the repository's configuration."""
+    ahead(house)
+    made = net_git.plan(("git", *words.split()), str(house.repo))
+    work = net_git.Run(SBOX, GIT, made, str(tmp_path / "private"))
+    listed = git(house.repo, "for-each-ref", "--format=%(refname) %(objectname)")
+    net_git.make(work.private, made.repository, dict(line.split(" ") for line in listed.splitlines()))
+    trace = tmp_path / "trace"
+    work.env["GIT_TRACE"] = str(trace)
+    assert work._outside(*made.outside).returncode == 0
+    started = [line for line in trace.read_text().splitlines() if "run_command" in line]
+    assert started and not [line for line in started if f"--git-dir={house.repo}" in line]
+
+
 @pytest.mark.parametrize("way", ["config", "directory", "pipe", "second name"])
 def test_the_configuration_is_added_to_through_no_link(way: str, house: House) -> None:
     outside, gitdir = house.outside / "config", house.repo / ".git"
