@@ -33,7 +33,7 @@ RECORDED_HOME = "/home/dev"
 
 def main() -> None:
     lines = Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()
-    with tempfile.TemporaryDirectory(prefix="prompts-", dir="/var/tmp") as place:  # noqa: S108 - not in the green zone
+    with tempfile.TemporaryDirectory(prefix="prompts-", dir="/var/tmp") as place:
         home = os.path.join(place, "home")
         calls = [json.loads(line.replace(RECORDED_HOME, home)) for line in lines if line.strip()]
         environment = {"HOME": home, "PATH": "/usr/local/bin:/usr/bin:/bin", "GIT_CONFIG_NOSYSTEM": "1"}
