@@ -116,7 +116,8 @@ class Outbox:
         blocked = [*self._lanes.all_closed(now), *self._posts.turns.full(now)]
         due = await self._cards.due(now, BATCH, blocked, redraws)
         due = [card for card in due if card.id not in self._drawing]
-        if joined := await self._join([card for card in due if asks(card) and not card.unclear]):
+        alike = [card for card in due if asks(card) and not card.strays and not card.unclear] if redraws else []
+        if joined := await self._join(alike):
             due = [card for card in due if card.id not in joined]
         chosen = [batch for batch in self._batches(due, now) if self._lanes.take(_lane(batch[0]), now)]
         won: set[int] = set()
@@ -223,6 +224,9 @@ class Outbox:
         due = (self._posts if posting else self._redraws).again(card, fault, now)
         if fault.error == RATELIMITED:
             self._lanes.refused(_lane(card), now, fault.retry_after or 0.0)
+        if card.unshown:
+            await self._cards.apart(card.id, fault.error, now)
+            return
         strays = [*card.strays, *([UNKNOWN] if card.unclear or (posting and unclear) else [])]
         await self._cards.failed(card.id, fault.error, due, strays if posting else None)
         if due < GIVEN_UP:

@@ -15,12 +15,12 @@ from slack_gate.core.ports import RATELIMITED, Clock, Undelivered
 from slack_gate.core.request import Request, State
 from slack_gate.daemon.board import Board
 from slack_gate.daemon.lanes import REDRAWING, Lanes, backed_off
-from slack_gate.daemon.posts import Posts
+from slack_gate.daemon.posts import POST_S, Posts
 from slack_gate.store.cards import GIVEN_UP, Card, Cards, Drawing
 
 DRAW_S = 45.0  # for all that one redraw calls: within its lease
 REDRAW_S = 7 * 24 * 3600.0  # buttons not gone by then stay; pressed, they say that it is too late
-LATE_S = 30.0  # a post whose answer was lost has arrived by then, or never will
+LATE_S = 30.0  # a call whose answer was lost has been performed by then, or never will be
 LOOK_AGAIN_S = 600.0  # where messages may not be looked for: until the right to has been given
 MISSING_S = 1.0  # after a refusal: a token may be replaced, a scope given
 
@@ -37,8 +37,9 @@ class Redraws:
 
     async def redraw(self, cards: Sequence[Card]) -> None:
         """Every message that shows one of these, which stand on one message, as it stands now. Raises Undelivered."""
+        limit = min(DRAW_S, POST_S) if any(card.unshown for card in cards) else DRAW_S
         try:
-            async with asyncio.timeout(DRAW_S):
+            async with asyncio.timeout(limit):
                 looked = [await self._looked(card) for card in cards]
                 own = [message for card in cards for message in card.messages if message[1] == card.message]
                 strays = [(each.channel, stray) for each in looked for stray in each.strays]
@@ -47,14 +48,14 @@ class Redraws:
                     for one in await self._message(channel, message):
                         drawn.setdefault(one.id, one)
         except TimeoutError:
-            raise Undelivered(f"no answer in {DRAW_S:.0f} s", 0.0) from None
+            raise Undelivered(f"no answer in {limit:.0f} s", 0.0) from None
         self._lanes.passed(REDRAWING, self._clock())
         beside = [
             one for one in drawn.values() if (one.channel, one.message) in own and not one.strays and not one.unclear
         ]
-        drawings = {one.id: Drawing(one.id, one.request.state, one.request.revision) for one in beside}
+        drawings = {one.id: _as_drawn(one.id, one.request) for one in beside}
         for each in looked:
-            drawings[each.card.id] = each.drawing(drawn.get(each.card.id, each.card).request)
+            drawings[each.card.id] = each.drawing(drawn.get(each.card.id, each.card).request, self._clock())
         await self._cards.drawn(list(drawings.values()), self._clock())
 
     async def _looked(self, card: Card) -> _Looked:
@@ -83,17 +84,18 @@ class Redraws:
         """Draws it; all cards that it shows, as drawn. Raises Undelivered."""
         shown = await self._cards.sharing(channel, message)
         if shown:
-            await self._draw([one.request for one in shown], channel, message)
+            await self._draw(shown, channel, message)
         return shown
 
-    async def _draw(self, requests: Sequence[Request], channel: str, message: str) -> None:
+    async def _draw(self, shown: Sequence[Card], channel: str, message: str) -> None:
+        requests = [one.request for one in shown]
         try:
             if len(requests) == 1:
                 await self._surface.redraw(requests[0], channel, message)
             else:
                 await self._surface.redraw_all(requests, channel, message)
         except Undelivered as fault:
-            if fault.retry_after is not None:
+            if fault.retry_after is not None or any(one.unshown for one in shown):
                 raise
             log.info("a card is gone", request=requests[0].id, error=fault.error)
 
@@ -120,9 +122,17 @@ class _Looked:
     strays: list[str]
     again: float | None = None  # when the channel is to be looked through once more
 
-    def drawing(self, shown: Request) -> Drawing:
+    def drawing(self, shown: Request, now: float) -> Drawing:
         if self.card.request.state is not State.PENDING:
-            return Drawing(self.card.id, shown.state, shown.revision, self.strays, self.again)
+            again = self.again
+            if again is None and self.card.error not in ("", RATELIMITED):
+                again = now + LATE_S  # an earlier drawing may be performed after this one
+            return Drawing(self.card.id, shown.state, shown.revision, self.strays, again)
         # Ended while it was drawn, with a copy somewhere: it is looked for in the next round.
         shown = self.card.request if self.card.unclear else shown
         return Drawing(self.card.id, shown.state, shown.revision)
+
+
+def _as_drawn(card: int, request: Request) -> Drawing:
+    """Of a card whose one message is drawn for another's sake: a copy that is seen meanwhile is drawn next."""
+    return Drawing(card, request.state, request.revision, None if request.state is State.PENDING else ())

@@ -52,6 +52,12 @@ class Card:
     unclear: bool = False
     drawn: str = ""
     revision: int = 0  # of the request, as drawn
+    error: str = ""  # of the last try, until one succeeds
+
+    @property
+    def unshown(self) -> bool:
+        """It was put onto a message that does not show it yet: its approver has not been asked."""
+        return self.request.state is State.PENDING and bool(self.message) and not self.drawn
 
     @property
     def messages(self) -> set[tuple[str, str]]:
@@ -136,6 +142,16 @@ class Cards:
             lambda connection: connection.execute(query.values(channel=channel, message=message, drawn="", due_at=0.0))
         )
 
+    async def apart(self, card: int, error: str, now: float) -> None:
+        """The message that it was `joined` to could not be drawn, or nobody knows: it is asked on its own, once."""
+        query = update(cards).where(cards.c.id == card, cards.c.message != "", cards.c.drawn == "")
+        strays = func.trim(cards.c.strays + " " + cards.c.message)
+        await self._database.run(
+            lambda connection: connection.execute(
+                query.values(message="", strays=strays, error=error, due_at=now, **_RELEASED)
+            )
+        )
+
     async def claim(self, batches: Sequence[Sequence[Card]], now: float, until: float) -> set[int]:
         """Ids of the cards that are now ours alone to draw until then, and with them every message that shows one: two
         drawings of one message could arrive in the wrong order. Others may have been quicker.
@@ -154,6 +170,7 @@ class Cards:
                     as_read += [(card.id, card.message, card.attempts) for card in batch]
             query = (
                 update(cards)
+                .where(cards.c.id.in_([id for id, *_ in as_read]))
                 .where(tuple_(cards.c.id, cards.c.message, cards.c.attempts).in_(as_read))
                 .where(or_(cards.c.due_at <= now, cards.c.due_at >= GIVEN_UP))
                 .values(
@@ -207,15 +224,23 @@ class Cards:
     async def posted(
         self, card: int, channel: str, message: str, strays: Sequence[str] = (), revision: int = 0
     ) -> None:
-        """The surface accepted the post; it shows the request as pending, in this revision."""
-        await self._set(card, strays=" ".join(strays), revision=revision, **_shown(channel, message))
+        """The surface accepted the post; it shows the request as pending, in this revision. What a click, or another
+        daemon that came to post it, has put on file meanwhile is kept."""
+
+        def work(connection: Connection) -> None:
+            every = " ".join(dict.fromkeys([*_beside(connection, card, message), *strays]))
+            values = {"strays": every, "revision": revision, **_shown(channel, message)}
+            connection.execute(update(cards).where(cards.c.id == card).values(**values))
+
+        await self._database.run(work)
 
     async def listed(self, shown: Sequence[Card], channel: str, message: str) -> None:
         """As `posted`, of one message for all of these; after a kill all of them are on file, or none."""
 
         def work(connection: Connection) -> None:
-            for card in shown:
-                values = {"strays": "", "revision": card.request.revision, **_shown(channel, message)}
+            for card in sorted(shown, key=lambda card: card.id):
+                strays = " ".join(_beside(connection, card.id, message))
+                values = {"strays": strays, "revision": card.request.revision, **_shown(channel, message)}
                 connection.execute(update(cards).where(cards.c.id == card.id).values(**values))
 
         await self._database.run(work)
@@ -286,14 +311,24 @@ class Cards:
                     shown = {"due_at": drawing.again}
                 else:
                     shown = {"due_at": now, "drawn": drawing.state.value, "revision": drawing.revision}
-                connection.execute(update(cards).where(this).values(**shown, **_FRESH))
+                fresh = {**_FRESH}
+                if drawing.state is State.PENDING:
+                    fresh.pop("error")  # the lost try may still be performed after the drawing of its end
+                connection.execute(update(cards).where(this).values(**shown, **fresh))
 
         await self._database.run(work)
 
     async def failed(self, card: int, error: str, due_at: float, strays: Sequence[str] | None = None) -> None:
-        """The surface refused or was away; `due_at` is GIVEN_UP when posting again cannot help."""
-        known = {} if strays is None else {"strays": " ".join(strays)}
-        await self._set(card, error=error, attempts=cards.c.attempts + 1, due_at=due_at, **_RELEASED, **known)
+        """The surface refused or was away; `due_at` is GIVEN_UP when posting again cannot help. `strays`: as known when
+        it was claimed; what a click has told since is kept."""
+
+        def work(connection: Connection) -> None:
+            values: dict[str, Any] = {"error": error, "attempts": cards.c.attempts + 1, "due_at": due_at, **_RELEASED}
+            if strays is not None:
+                values["strays"] = " ".join(dict.fromkeys([*_beside(connection, card), *strays]))
+            connection.execute(update(cards).where(cards.c.id == card).values(**values))
+
+        await self._database.run(work)
 
     async def released(self, card: int, now: float) -> None:
         """What became of our drawing could not be recorded: it is due again."""
@@ -328,10 +363,6 @@ class Cards:
         )
         return await self._database.run(lambda connection: connection.execute(query).scalar()) or ""
 
-    async def _set(self, card: int, **values: object) -> None:
-        query = update(cards).where(cards.c.id == card).values(**values)
-        await self._database.run(lambda connection: connection.execute(query))
-
 
 _RELEASED: dict[str, Any] = {"drawer": ""}
 _FRESH: dict[str, Any] = {"error": "", "attempts": 0, **_RELEASED}
@@ -348,7 +379,7 @@ _due_at: ColumnElement[float] = case((and_(~_post, cards.c.due_at >= GIVEN_UP), 
 
 def _held(table: FromClause, now: float) -> ColumnElement[bool]:
     """Whether somebody draws this card now: until its `due_at`, when it is anybody's again."""
-    return and_(table.c.drawer != "", table.c.due_at > now)
+    return and_(table.c.drawer != "", table.c.due_at > now, table.c.due_at < GIVEN_UP)
 
 
 def _drawn_now(now: float) -> ColumnElement[bool]:
@@ -358,11 +389,23 @@ def _drawn_now(now: float) -> ColumnElement[bool]:
     return exists().where(same, _held(other, now))
 
 
+def _beside(connection: Connection, card: int, message: str = "") -> list[str]:
+    """Messages on file that may show the card, but this one. Nobody adds any until the transaction ends."""
+    query = select(cards.c.message, cards.c.strays).where(cards.c.id == card).with_for_update()
+    row = connection.execute(query).one()
+    strays = [row.message, *row.strays.split()] if message else row.strays.split()
+    return [stray for stray in strays if stray not in ("", UNKNOWN, message)]
+
+
 def _on(messages: Sequence[str]) -> ColumnElement[bool]:
-    """Cards whose own message is one of these; with them more than those that have one among their strays."""
-    own = and_(cards.c.message != "", cards.c.message.in_(messages))
-    stray = or_(*(cards.c.strays.contains(message, autoescape=True) for message in messages))
-    return or_(own, and_(cards.c.strays != "", stray))
+    """Cards whose own message is one of these; with them more than those that have one among their strays.
+
+    Two ways to the rows, an index each; an OR of them would read every card that there ever was.
+    """
+    here = cards.alias()
+    own = select(here.c.id).where(here.c.message != "", here.c.message.in_(messages))
+    stray = or_(*(here.c.strays.contains(message, autoescape=True) for message in messages))
+    return cards.c.id.in_(own.union_all(select(here.c.id).where(here.c.strays != "", stray)))
 
 
 def _joined() -> Select[Any]:
@@ -399,4 +442,5 @@ def _as_card(row: Row[*tuple[Any, ...]]) -> Card:
         unclear=UNKNOWN in strays,
         drawn=row.card_drawn,
         revision=row.card_revision,
+        error=row.card_error,
     )

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection, event, insert, select, update
 
 from slack_gate.core.request import Choice, State
+from slack_gate.store import tables
 from slack_gate.store.cards import GIVEN_UP, SETTLED_S, Card, Cards, Drawing
 from slack_gate.store.store import Store
 from tests.store.place import HOME, NOW, REQUEST, Place, click, submitted
@@ -235,3 +241,100 @@ async def test_a_drawing_that_cannot_be_recorded_is_due_again(place: Place) -> N
         await cards.claim([[card]], NOW, NOW + 60)
         await cards.released(card.id, NOW + 1)
         assert (await the_card(cards, NOW + 1)).unclear
+
+
+async def test_a_copy_that_is_seen_while_the_card_is_posted_is_kept(place: Place) -> None:
+    """An earlier post arrives, and is pressed, while the next one is under way."""
+    async with place.store() as store:
+        await store.submitted(REQUEST, ["U0ANA", "U0BOB", "U0CAT"], "slack")
+        cards = cards_of(store)
+        every = await cards.due(NOW)
+        await cards.claim([[card] for card in every], NOW, NOW + 60)
+        for card in every:
+            await cards.seen("SG-1", card.approver, "D1", "1.1")
+        ana, bob, cat = every
+        await cards.failed(ana.id, "no answer", NOW + 1, ["?"])
+        await cards.posted(bob.id, "D1", "2.2", ["?"])
+        await cards.listed([cat], "D1", "3.3")
+        await store.undeliverable("SG-1", "no answer.", NOW + 1)
+        strays = {card.approver: (card.strays, card.unclear) for card in await cards.due(NOW + 2)}
+        assert strays == {"U0ANA": (("1.1",), True), "U0BOB": (("1.1",), True), "U0CAT": (("1.1",), False)}
+
+
+async def test_a_card_that_two_daemons_posted_is_redrawn_in_both_places(place: Place) -> None:
+    """The first one stood still for longer than its lease."""
+    async with place.store() as store:
+        await store.submitted(REQUEST, ["U0ANA"], "slack")
+        cards, other = cards_of(store), Cards(store.database, "slack", "elsewhere")
+        card = await the_card(cards)
+        await cards.claim([[card]], NOW, NOW + 60)
+        later = await the_card(other, NOW + 61)
+        await other.claim([[later]], NOW + 61, NOW + 121)
+        await other.posted(later.id, "D1", "2.2", ["?"])
+        await cards.posted(card.id, "D1", "1.1")
+        await store.undeliverable("SG-1", "no answer.", NOW + 1)
+        card = await the_card(cards, NOW + 62)
+        assert (card.message, card.strays) == ("1.1", ("2.2",))
+
+
+async def test_a_copy_that_is_seen_while_its_message_is_drawn_for_another_is_redrawn(place: Place) -> None:
+    async with place.store() as store:
+        await two_on_one_message(store)
+        cards = cards_of(store)
+        first, second = await cards.due(NOW + 1)
+        await cards.claim([[first]], NOW + 1, NOW + 60)
+        await cards.seen("SG-2", "U0ANA", "D1", "2.2")
+        both = [Drawing(card.id, State.DENIED, 0, ()) for card in (first, second)]
+        await cards.drawn(both, NOW + 2)
+        assert (await the_card(cards, NOW + 2)).strays == ("2.2",)
+
+
+async def test_what_nobody_will_draw_any_more_holds_no_message(place: Place) -> None:
+    """An older program gives up a post that one of ours had begun, and does not know of the drawer."""
+    async with place.store() as store:
+        await store.submitted(REQUEST, ["U0ANA"], "slack")
+        cards = cards_of(store)
+        await cards.claim([[await the_card(cards)]], NOW, NOW + 60)
+        await cards.seen("SG-1", "U0ANA", "D1", "1.1")
+        old = update(tables.cards).values(due_at=GIVEN_UP, error="no answer")
+        await store.database.run(lambda connection: connection.execute(old))
+        await store.undeliverable("SG-1", "no answer.", NOW + 61)
+        card = await the_card(cards, NOW + 61)
+        assert await cards.claim([[card]], NOW + 61, NOW + 121) == {card.id}
+
+
+async def test_a_drawing_reads_no_card_of_other_messages(place: Place) -> None:
+    """Most cards have ended long ago, and the one thread of the database waits for each statement."""
+    async with place.store() as store:
+        await two_on_one_message(store)
+        await store.database.run(lambda connection: many(connection, place))
+        cards = cards_of(store)
+        first, second = await cards.due(NOW + 1)
+        statements: list[tuple[str, Any]] = []
+        engine = store.database._engine
+        event.listen(engine, "before_cursor_execute", lambda *call: statements.append((call[2], call[3])))
+        await cards.claim([[first, second]], NOW + 1, NOW + 60)
+        await cards.sharing("D1", "1.1")
+        seen = [one for one in statements if one[0].startswith(("SELECT", "UPDATE"))]
+        assert len(seen) == 3
+        for statement, values in seen:
+            plan = await store.database.run(partial(explained, statement=statement, values=values))
+            assert not re.search(r"Seq Scan on cards|SCAN cards(_\d+)?$", plan, re.MULTILINE), plan
+
+
+def many(connection: Connection, place: Place) -> None:
+    row = {"surface": "slack", "approver": "U0ANA", "channel": "D1", "drawn": "denied"}
+    ids = [f"old-{number}" for number in range(20_000)]
+    names = [column.name for column in tables.requests.columns]
+    first = connection.execute(select(tables.requests).where(tables.requests.c.id == "SG-1")).one()._asdict()
+    old = [{**first, "id": one, "key": one, "state": "pending", "decided_at": None} for one in ids]
+    connection.execute(insert(tables.requests), [{name: each[name] for name in names} for each in old])
+    connection.execute(insert(tables.cards), [{**row, "request": one, "message": f"2.{one}"} for one in ids])
+    if place.url.startswith("postgresql"):
+        connection.exec_driver_sql("ANALYZE")
+
+
+def explained(connection: Connection, statement: str, values: Any) -> str:
+    how = "EXPLAIN " if connection.dialect.name == "postgresql" else "EXPLAIN QUERY PLAN "
+    rows = connection.exec_driver_sql(how + statement, values).all()
+    return "\n".join(str(row[-1]) for row in rows)
