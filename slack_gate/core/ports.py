@@ -74,6 +74,7 @@ class LookBack:
 
 
 RATELIMITED = "ratelimited"  # the error of a call that came too soon
+NO_ANSWER = "no answer"  # how the error of a call begins that may still be performed
 
 
 class Undelivered(Exception):

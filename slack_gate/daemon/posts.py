@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from slack_gate.core.ports import RATELIMITED, Clock, Undelivered
+from slack_gate.core.ports import NO_ANSWER, RATELIMITED, Clock, Undelivered
 from slack_gate.core.request import Request, State
 from slack_gate.daemon import turns
 from slack_gate.daemon.board import Board
@@ -86,7 +86,7 @@ class Posts:
                     self._placed[card.id] = channel, message
                 await self._complete(card, channel, found[0] if found else message)
         except TimeoutError:
-            raise Undelivered(f"no answer in {limit:.0f} s", 0.0) from None
+            raise Undelivered(f"{NO_ANSWER} in {limit:.0f} s", 0.0) from None
         self._taken(card)
         if found:
             message, *others = found
@@ -105,7 +105,7 @@ class Posts:
             async with asyncio.timeout(limit):
                 place = await self._surface.post_all([card.request for card in cards], first.approver)
         except TimeoutError:
-            raise Undelivered(f"no answer in {limit:.0f} s", 0.0) from None
+            raise Undelivered(f"{NO_ANSWER} in {limit:.0f} s", 0.0) from None
         self._taken(first)
         self._placed.update((card.id, place) for card in cards)
         await self._cards.listed(cards, *place)

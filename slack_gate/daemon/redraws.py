@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from slack_gate.core.ports import RATELIMITED, Clock, Undelivered
+from slack_gate.core.ports import NO_ANSWER, RATELIMITED, Clock, Undelivered
 from slack_gate.core.request import Request, State
 from slack_gate.daemon.board import Board
 from slack_gate.daemon.lanes import REDRAWING, Lanes, backed_off
@@ -41,6 +41,10 @@ class Redraws:
         try:
             async with asyncio.timeout(limit):
                 looked = [await self._looked(card) for card in cards]
+                if any(set(each.strays) > set(each.card.strays) for each in looked):
+                    for card in cards:  # what was found is ours to draw once we have claimed it too
+                        await self._cards.released(card.id, self._clock())
+                    return
                 own = [message for card in cards for message in card.messages if message[1] == card.message]
                 strays = [(each.channel, stray) for each in looked for stray in each.strays]
                 drawn: dict[int, Card] = {}
@@ -48,7 +52,7 @@ class Redraws:
                     for one in await self._message(channel, message):
                         drawn.setdefault(one.id, one)
         except TimeoutError:
-            raise Undelivered(f"no answer in {limit:.0f} s", 0.0) from None
+            raise Undelivered(f"{NO_ANSWER} in {limit:.0f} s", 0.0) from None
         self._lanes.passed(REDRAWING, self._clock())
         beside = [
             one for one in drawn.values() if (one.channel, one.message) in own and not one.strays and not one.unclear
@@ -125,7 +129,7 @@ class _Looked:
     def drawing(self, shown: Request, now: float) -> Drawing:
         if self.card.request.state is not State.PENDING:
             again = self.again
-            if again is None and self.card.error not in ("", RATELIMITED):
+            if again is None and self.card.error.startswith(NO_ANSWER):
                 again = now + LATE_S  # an earlier drawing may be performed after this one
             return Drawing(self.card.id, shown.state, shown.revision, self.strays, again)
         # Ended while it was drawn, with a copy somewhere: it is looked for in the next round.

@@ -10,7 +10,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from slack_gate.core.display import one_line
-from slack_gate.core.ports import RATELIMITED
+from slack_gate.core.ports import NO_ANSWER, RATELIMITED
 
 AWAY = (aiohttp.ClientError, OSError)  # a connection that is reset, refused or silent
 # All that a call raises; the last ones are how the SDK, or who reads on, trips over a body that is not Slack's.
@@ -43,7 +43,7 @@ def fault_of(error: Exception) -> Fault:
     if isinstance(error, SlackApiError):
         return _refusal(error.response)
     if isinstance(error, AWAY):
-        return Fault(UNREACHABLE, f"no answer from Slack ({type(error).__name__})")
+        return Fault(UNREACHABLE, f"{NO_ANSWER} from Slack ({type(error).__name__})")
     return _NOT_SLACKS
 
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from slack_gate.core.request import State
+from slack_gate.core.request import Choice, Request, State
 from slack_gate.daemon import posts, redraws
+from slack_gate.daemon.lanes import Lanes
+from slack_gate.daemon.posts import Posts
 from slack_gate.store import tables
+from slack_gate.store.cards import Cards
 from tests.daemon.house import House, house
+from tests.store.place import HOME, NOW, REQUEST, Place, click, submitted
 
 UPDATE = "chat.update"
 POST = "chat.postMessage"
@@ -76,3 +81,45 @@ async def test_what_can_be_shown_nowhere_is_undeliverable(tmp_path: Path, monkey
             assert "Nobody could be asked" in (await h.bash(SAME)).reason
         states = sorted(request.state for request in await h.running.store.requests(10))
         assert states == [State.PENDING, State.UNDELIVERABLE]
+
+
+class Found:
+    """A surface on which one message shows two requests; what is drawn on it is kept."""
+
+    def __init__(self) -> None:
+        self.drawn: list[str] = []
+
+    async def find(self, request: Request, channel: str) -> dict[str, tuple[str, ...]]:
+        return {"1.1": ("SG-1", "SG-2")}
+
+    async def redraw_all(self, requests: Any, channel: str, message: str) -> None:
+        self.drawn.append(message)
+
+
+async def test_a_message_that_is_found_is_drawn_once_it_is_ours_too(tmp_path: Path) -> None:
+    """Another daemon may be drawing it just now, for the other request that it shows."""
+    surface: Any = Found()
+    async with Place(tmp_path, f"sqlite:///{tmp_path}/gate.db").store() as store:
+        cards, other = Cards(store.database, "slack", HOME), Cards(store.database, "slack", "elsewhere")
+        await submitted(store)
+        await store.submitted(replace(REQUEST, id="SG-2", key="toolu_2"), ["U0ANA"], "slack")
+        [lost] = await cards.due(NOW)
+        await cards.claim([[lost]], NOW, NOW)  # its post may have arrived
+        for number in (1, 2):
+            await store.decided(click(Choice.DENY, request=f"SG-{number}"), (), (), NOW + 1)
+        drawing = redraws.Redraws(
+            cards, surface, Lanes(), Posts(cards, surface, Lanes(), lambda: None, lambda: NOW + 40), lambda: NOW + 40
+        )
+        own, copy = await cards.due(NOW + 2)
+        assert (own.request.id, copy.unclear) == ("SG-1", True)
+        assert await other.claim([[own]], NOW + 2, NOW + 90) == {own.id}
+        assert await cards.claim([[copy]], NOW + 2, NOW + 60) == {copy.id}
+        await drawing.redraw([copy])
+        assert surface.drawn == []
+        copy = next(card for card in await cards.due(NOW + 41) if card.id == copy.id)
+        assert await cards.claim([[copy]], NOW + 41, NOW + 99) == set()
+        await other.released(own.id, NOW + 42)
+        copy = next(card for card in await cards.due(NOW + 43) if card.id == copy.id)
+        assert await cards.claim([[copy]], NOW + 43, NOW + 99) == {copy.id}
+        await drawing.redraw([copy])
+        assert surface.drawn == ["1.1"]
