@@ -312,7 +312,9 @@ class Place:
     def _is_writable(self, path: str) -> bool:
         try:
             return bool(self.reached(path))
-        except (Gated, OSError):  # where this process cannot look, caged code can change nothing
+        except Gated:  # for the agent it may be a place in the zone
+            return True
+        except OSError:  # where this process cannot look, caged code can change nothing
             return self.holds(os.path.realpath(path))
 
     def planted(self, names: tuple[str, ...], cwd: str, words: Iterable[str]) -> str:
@@ -1073,6 +1075,8 @@ def full_key(section: str, name: str) -> tuple[str, str]:
 def is_harmless(section: str, name: str, value: str) -> bool:
     """May a file that caged code can write hold this setting?"""
     kind, full = full_key(section, name)
+    if name == "sort" and "signature" in value.lower():  # newer versions of git ask gpg for it
+        return False
     return full in _LOCAL_KEYS or kind in _LOCAL_SECTIONS or value.lower() in _LOCAL_VALUES.get(full, ())
 
 
@@ -1090,6 +1094,13 @@ def _leads_inside(word: str, place: Place) -> bool:
     if word[:2] == "~/":
         word = place.home + word[1:]
     return word.startswith(("./", "../")) or (word[:1] == "/" and bool(place.reached(word)))
+
+
+def _starts_inside(value: str, place: Place) -> bool:
+    """May the program in this variable lie in the zone, or be another one wherever git runs?"""
+    words = [word.strip("'\"") for word in value.split()]
+    relative = bool(words) and "/" in words[0] and words[0][0] not in "/~"
+    return relative or any(_leads_inside(word, place) for word in words)
 
 
 def signs(call: Git, own: Config) -> bool:
@@ -1196,7 +1207,7 @@ def judge_git(calls: list[Git], cwd: str | None) -> list[Repository]:
     place, here = current_place(), directory_of(cwd)
     programs: list[str] = []
     for name, value in os.environ.items():
-        if name in _GIT_PROGRAMS and not any(_leads_inside(word.strip("'\""), place) for word in value.split()):
+        if name in _GIT_PROGRAMS and not _starts_inside(value, place):
             programs.append(value)
         elif name in _GIT_PROGRAMS or (
             name[:4] == "GIT_" and name not in _GIT_VARIABLES and name + "=" + value not in _GIT_FILES
@@ -1330,7 +1341,7 @@ def _judge_files(repository: Repository, search: Search) -> None:
     if gitdir != common:
         _judge_gitdir(gitdir, frozenset(["HEAD"]), search)
     if not (_is_head(gitdir) and all(os.access(common + part, os.X_OK) for part in ("/objects/.", "/refs/."))):
-        raise Gated("git takes the repository's .git for none, and looks for another further up")
+        raise Gated("git may take the repository's .git for none, and look for another further up")
     settings = repository.settings = local_config(repository)
     for section, name, value in settings:
         if full_key(section, name)[1] in ("remote.*.url", "remote.*.pushurl"):
@@ -1345,9 +1356,9 @@ def _judge_files(repository: Repository, search: Search) -> None:
 
 
 def _is_head(gitdir: str) -> bool:
-    """Is its HEAD one that git accepts for a repository's?"""
-    head = line_of(gitdir + "/HEAD")
-    return head[:10] == "ref: refs/" or (len(head) in (40, 64) and set(head) <= set("0123456789abcdef"))
+    """Is its HEAD one that git accepts for a repository's? Only the beginning counts, in any encoding."""
+    head = _bytes(gitdir + "/HEAD", 8192) or b""
+    return head[:10] == b"ref: refs/" or (len(head) >= 40 and set(head[:40]) <= set(b"0123456789abcdef"))
 
 
 def local_config(repository: Repository) -> Config:
@@ -1637,11 +1648,12 @@ docker+image docker+volume docker+network docker+system podman+image podman+volu
 docker-compose | 2 | run exec | -f --file --project-directory --env-file
 kubectl | 2 | exec run debug attach plugin edit proxy cp krew config | --kubeconfig --kuberc --raw \
     --helm-command --enable-alpha-plugins --enable-exec -s --server --cluster --context --user --token --as \
-    --insecure-skip-tls-verify --tls-server-name --certificate-authority
+    --insecure-skip-tls-verify --tls-server-name --certificate-authority --client-certificate --client-key
 kubectl+rollout kubectl+create | 3 | |
 helm | 2 | plugin | --post-renderer --kubeconfig --registry-config --kube-apiserver --kube-context --kube-token \
     --kube-as-user --kube-ca-file --kube-insecure-skip-tls-verify --kube-tls-server-name
-helm+repo helm+get helm+show | 3 | |
+helm+repo | 3 | add |
+helm+get helm+show | 3 | |
 terraform tofu | 2 | console | -chdir -plugin-dir -config
 terraform+state terraform+workspace | 3 | |
 systemctl | 2 | edit link set-environment import-environment enable reenable poweroff reboot halt \
@@ -1669,12 +1681,12 @@ gradle mvn | 2 | exec | -D -P -I -b -p -c -f -s -gs -t --define --file --setting
 dotnet swift flutter dart bazel zig nix stack cabal lein sbt | 2 | exec run script repl shell develop tool package |
 apt apt-get | 2 | edit-sources shell satisfy | -o -c -t -a --option --config-file --allow-unauthenticated \
     --allow-insecure-repositories --force-yes
-brew | 2 | bundle ruby irb sh test create run exec edit alias unalias config | --config
-dnf | 2 | shell config alias | --config --setopt --installroot --enableplugin \
+brew | 2 | tap bundle ruby irb sh test create run exec edit alias unalias config | --config
+dnf | 2 | shell config alias copr config-manager | --config --setopt --installroot --enableplugin \
     --repofrompath --nogpgcheck --no-gpgchecks
 gem snap flatpak pre-commit playwright alembic rails turbo nx vercel fly flyctl wrangler netlify firebase \
     pulumi cdk sam serverless sls expo eas ng hugo jekyll skaffold tilt earthly | 2 | \
-    run exec runner console ssh shell edit alias config | --config
+    run exec runner console ssh shell edit alias config remote-add remote-modify | --config
 """
 # Programs that install, with root's rights mostly, also a file that caged code may have made.
 _INSTALL = frozenset("apt apt-get dnf brew snap flatpak conda mamba pixi".split())

@@ -94,8 +94,10 @@ def is_in_cage(path: str, place: policy.Place) -> bool:
 
 
 def _branch(repository: policy.Repository) -> str:
-    """The checked-out branch, or ""."""
+    """The checked-out branch, or ""; raises Gated where HEAD could not be written again as it is."""
     head = policy.line_of(repository.gitdir + "/HEAD")
+    if not head:
+        raise policy.Gated("the branch has an unusual name")
     return head[16:] if head[:16] == "ref: refs/heads/" else ""
 
 

@@ -152,11 +152,15 @@ NO_KEY = {
         apt-get install -c x y; gh repo clone a/b -- -u x; gh pr checkout 3""",
     "another server, account or cluster than was meant": """kubectl get pods --server=https://a.example
         kubectl get pods -s https://a.example; kubectl delete pod x --context prod; kubectl get x --token=y
+        kubectl get x --client-certificate y --client-key z
         kubectl apply -f x --cluster y; helm list --kube-apiserver https://a.example; helm install x --kube-context y
         aws s3 rm x --profile prod; gcloud sql instances delete x --project prod; az vm delete x --subscription y""",
     "commands for another machine": """az vm run-command invoke --scripts x; az aks command invoke -c x
         az containerapp exec -n x; az rest --method delete""",
     "what others publish, or nobody signed": """brew install evil/tap/x; brew tap evil/tap; dnf install --nogpgcheck x
+        brew tap homebrew/x git@a.example:x.git; brew tap homebrew/x directory; dnf copr enable evil/x
+        dnf config-manager --add-repo https://a.example; flatpak remote-add x https://a.example
+        helm repo add x https://a.example
         apt-get install --allow-unauthenticated x; docker extension install x; docker mcp gateway run
         podman quadlet install x""",
     "calls that change, by a program that mostly reads": """gh api -X DELETE repos/a/b; gh api repos/a/b --method PUT

@@ -218,6 +218,7 @@ def setting(*words: str) -> Callable[[House], object]:
         (setting("push.default", "matching"), "git push -u origin main"),
         (setting("user.name", 'a "b"'), "git fetch"),
         (lambda house: git(house.repo, "checkout", "-q", "-b", 'x"]pushremote=/tmp/p#'), "git push -u origin HEAD"),
+        (lambda house: git(house.repo, "checkout", "-q", "-b", "x\u200dy"), "git push origin HEAD"),
         (lambda house: (house.repo / ".vscode").mkdir(), "git pull"),
         (lambda house: (house.repo / ".git" / "HEAD").write_text("ref: refs/heads/new\n"), "git pull"),
     ],

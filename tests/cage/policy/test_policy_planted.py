@@ -864,6 +864,7 @@ def test_a_program_of_the_environment_in_the_zone(name: str, house: House, monke
         ("/usr/bin/vi", "green"),
         (f"{house.projects}/ed", "gated"),
         (f"'{house.projects}/e'", "gated"),
+        ("bin/ed", "gated"),
     ):
         monkeypatch.setenv(name, value)
         assert house.bash("git commit") == verdict, value
@@ -892,6 +893,16 @@ def test_a_path_entry_that_leads_through_the_zone(house: House, monkeypatch: pyt
     assert house.bash("git status") == "gated"
 
 
+def test_a_path_entry_that_is_another_for_each_process(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"/proc/self/cwd/bin:{SYSTEM_PATH}")
+    (house.repo / "bin").mkdir()
+    shutil.copy(payload(house), house.repo / "bin" / "git")
+    run("git status", house.repo, house, PATH=os.environ["PATH"])
+    assert (house.home / "mark").exists()
+    assert cage_policy.current_place().fixed == SYSTEM_PATH.split(":")
+    assert house.bash("git status") == "gated"
+
+
 @pytest.mark.parametrize("form", ["%G?", "%+GK", "%-G?", "% GS", "%<(9)%+GK"])
 def test_a_format_that_runs_gpg(form: str, house: House) -> None:
     for line in (
@@ -901,6 +912,39 @@ def test_a_format_that_runs_gpg(form: str, house: House) -> None:
     ):
         assert house.why(line).rule == "this format runs gpg"
     assert house.why("git branch --sort=signature:key").rule == "this format runs gpg"
+
+
+@pytest.mark.parametrize("name", ["branch", "tag"])
+def test_an_order_of_the_repository_that_runs_gpg(name: str, house: House) -> None:
+    """Newer versions of git sort by what gpg says of each signature."""
+    for order, verdict in (("-committerdate", "green"), ("signature:key", "gated"), ("-Signature", "gated")):
+        git(house.repo, "config", name + ".sort", order)
+        assert house.bash("git " + name) == verdict, order
+
+
+@pytest.mark.parametrize(
+    ("head", "taken"),
+    [
+        (b"ref: refs/heads/main\n", True),
+        (b"ref: refs/heads/main\r\n", True),
+        ("ref: refs/heads/x\U0001f468\u200d\U0001f4bb\n".encode(), True),
+        (b"ref: refs/heads/caf\xe9\n", True),
+        (b"0" * 40, True),
+        (b"0" * 64 + b"\n", True),
+        (b"0" * 41 + b"g\n", True),
+        (b"0" * 39 + b"\n", False),
+        (b"0" * 39 + b"g\n", False),
+        (b"ref: heads/main\n", False),
+        (b"ref: " + b" " * 300 + b"refs/heads/main\n", False),
+        (b"\nref: refs/heads/main\n", False),
+        (b"\xef\xbb\xbfref: refs/heads/main\n", False),
+    ],
+)
+def test_a_head_is_taken_where_git_takes_it(head: bytes, taken: bool, house: House) -> None:
+    inner = make_repository(house.repo / "inner")
+    (inner / ".git" / "HEAD").write_bytes(head)
+    assert git(inner, "rev-parse", "--show-toplevel").strip() == str(inner if taken else house.repo)
+    assert house.bash("git status", inner) == ("green" if taken else "gated")
 
 
 def test_a_home_in_the_zone(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
