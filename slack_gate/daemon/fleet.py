@@ -134,20 +134,6 @@ class Fleet:
             await gate.undeliverable(request, f"{error or self.fault() or 'no daemon has posted the card in time'}.")
 
 
-class OwnRequests:
-    """The gate, for the outbox: what others asked is theirs to end, as they know who else could see it."""
-
-    def __init__(self, gate: Gate, store: Store, home: str) -> None:
-        self._gate = gate
-        self._store = store
-        self._home = home
-
-    async def undeliverable(self, request: str, reason: str) -> None:
-        row = await self._store.request(request)
-        if row is not None and row.home == self._home:
-            await self._gate.undeliverable(request, reason)
-
-
 def _place(lock: Path) -> str:
     """The same only for starts that exclude each other by this lock file: then an earlier one is surely dead."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -23,6 +23,7 @@ from slack_gate.errors import StoreError
 from slack_gate.store.cards import GIVEN_UP, UNKNOWN, Card, Cards, Drawing
 
 WATCH_S = 0.5
+UNTAKEN_S = 5.0  # between looks for what nobody could be asked about
 LEASE_S = 60.0  # a message is drawn by one daemon alone for so long; longer than any drawing takes
 POLL_S = 15.0  # between looks for what another daemon left undrawn
 BATCH = 50
@@ -62,7 +63,6 @@ class Outbox:
         self._down = down
         self._clock = clock
         self._elsewhere = elsewhere
-        self._untaken: dict[str, str] = {}  # requests that no card arrived of, and why
         self._changed = asyncio.Event()
         self._drawing: set[int] = set()  # cards
         self._seen: dict[tuple[str, str, str, str], None] = {}
@@ -222,6 +222,8 @@ class Outbox:
         )
         now = self._clock()
         due = (self._posts if posting else self._redraws).again(card, fault, now)
+        if isinstance(fault, NoWayBack) and self._elsewhere():
+            due = now  # for another daemon
         if fault.error == RATELIMITED:
             self._lanes.refused(_lane(card), now, fault.retry_after or 0.0)
         if card.unshown:
@@ -234,31 +236,29 @@ class Outbox:
         elif posting:
             if not isinstance(fault, NoWayBack):
                 self._posts.refused = fault.error
-            await self._hopeless(card, desk)
+            await self._end_untaken(desk)
         else:
             log.error("buttons of a card could not be taken away", request=card.request.id, error=fault.error)
             await self._cards.drawn([Drawing(card.id, card.request.state, card.request.revision)], now)
 
-    async def _hopeless(self, card: Card, desk: Desk) -> None:
-        error = await self._cards.hopeless(card.request.id)
-        if error is not None and not self._elsewhere():
-            self._untaken[card.request.id] = f"{error}."
-            await desk.undeliverable(card.request.id, f"{error}.")
+    async def _end_untaken(self, desk: Desk) -> None:
+        for request, error in (await self._cards.untaken()).items():
+            await desk.undeliverable(request, f"{error}.")
 
     async def _watch(self, desk: Desk) -> None:
-        """While the link is dead, nobody's answer can arrive, and who could see elsewhere what was not taken may have
-        gone: whoever waits is told."""
+        """While the link is dead, nobody's answer can arrive; what was given up may have been so by a daemon that could
+        not say it any more, or by another one, and who could see it elsewhere may have gone: whoever waits is told."""
+        looked, time = 0.0, asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(WATCH_S)
             why = self._down()
-            if self._elsewhere() or (why is None and not self._untaken):
-                continue
             try:
-                waiting = await self._cards.waiting()
-                self._untaken = {one: error for one, error in self._untaken.items() if one in waiting}
-                for request in waiting:
-                    if (reason := self._untaken.get(request) if why is None else f"{why}.") is not None:
-                        await desk.undeliverable(request, reason)
+                if why is not None and not self._elsewhere():
+                    for request in await self._cards.waiting():
+                        await desk.undeliverable(request, f"{why}.")
+                elif time() - looked >= UNTAKEN_S:
+                    looked = time()
+                    await self._end_untaken(desk)
             except StoreError as error:
                 log.error("requests cannot be ended", error=str(error))
 

@@ -27,7 +27,7 @@ from slack_gate.daemon.changes import Changes
 from slack_gate.daemon.clock import SteadyClock
 from slack_gate.daemon.controls import Controls
 from slack_gate.daemon.files_now import FilesNow
-from slack_gate.daemon.fleet import Fleet, OwnRequests
+from slack_gate.daemon.fleet import Fleet
 from slack_gate.daemon.gate import Gate
 from slack_gate.daemon.health import asked_now, health
 from slack_gate.daemon.house import House
@@ -172,7 +172,7 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
         tab = beside_cards(app, slack.client, controls, gate, slack.people, later, settings.reactions, files.of)
         changes.also(tab.changed)
         await opened.enter_async_context(link.opened())
-        works.append(partial(outbox.run, OwnRequests(gate, store, house.home) if fleet else gate))
+        works.append(partial(outbox.run, gate))
         works.append(tab.run)
     if fleet is not None:
         fleet.down = link.down if link else None

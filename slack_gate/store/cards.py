@@ -335,13 +335,16 @@ class Cards:
         query = update(cards).where(cards.c.id == card, cards.c.due_at < GIVEN_UP).values(due_at=now, **_RELEASED)
         await self._database.run(lambda connection: connection.execute(query))
 
-    async def hopeless(self, request: str) -> str | None:
-        """The error of the last card given up, if no card of the request arrived or can still arrive; else None."""
-        query = select(cards.c.error, cards.c.message, cards.c.due_at).where(cards.c.request == request)
+    async def untaken(self) -> dict[str, str]:
+        """Pending requests of this home that no approver was or can be asked about, and the surface's error."""
+        shown = and_(cards.c.request == requests.c.id, cards.c.surface == self._surface)
+        open_card = exists().where(shown, or_(cards.c.message != "", cards.c.due_at < GIVEN_UP))
+        error = select(func.max(cards.c.error)).where(shown).scalar_subquery()
+        query = select(requests.c.id, error).where(
+            requests.c.home == self._home, requests.c.state == State.PENDING, exists().where(shown), ~open_card
+        )
         rows = await self._database.run(lambda connection: connection.execute(query).all())
-        if not rows or any(row.message or row.due_at < GIVEN_UP for row in rows):
-            return None
-        return str(rows[-1].error)
+        return {row[0]: row[1] for row in rows}
 
     async def waiting(self) -> list[str]:
         """Pending requests of this home that approvers are asked about on this surface."""

@@ -14,7 +14,7 @@ from sqlalchemy import select
 from slack_gate.cli.status import _ask, _read
 from slack_gate.core.ports import Click
 from slack_gate.core.request import Decision, State
-from slack_gate.daemon import fleet, serve
+from slack_gate.daemon import fleet, outbox, serve
 from slack_gate.daemon.gate import Gate
 from slack_gate.errors import StoreError
 from slack_gate.store.log import verify
@@ -148,6 +148,19 @@ async def test_when_nobody_hears_slack_any_more_whoever_waits_is_told(
         assert ended.decision == "deny"
         assert "no daemon on this database hears Slack" in ended.reason
         assert "127.0.0.1" in ended.reason
+
+
+async def test_what_another_daemon_could_not_post_is_told_by_the_home(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "UNTAKEN_S", 0.3)
+    async with street(url) as town:
+        a = await town.start("a")
+        await town.start("b")
+        town.ana.user.deleted = True
+        for name in range(6):  # either may be the one that tries
+            ended = await a.bash(f"git push origin x{name}")
+            assert (ended.decision, "U0ANA is deactivated" in ended.reason) == ("deny", True), ended
 
 
 async def test_two_daemons_of_one_name_do_not_run(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -212,7 +212,7 @@ async def test_a_post_given_up_is_looked_for_once_its_request_has_ended(place: P
         card = await the_card(cards)
         await cards.claim([[card]], NOW, NOW)
         await cards.failed(card.id, "no answer", GIVEN_UP, ["?"])
-        assert await cards.due(NOW + 1) == [] and await cards.hopeless("SG-1") == "no answer"
+        assert await cards.due(NOW + 1) == [] and await cards.untaken() == {"SG-1": "no answer"}
         await store.undeliverable("SG-1", "no answer.", NOW + 1)
         assert await cards.next_due(NOW + 1) == 0
         card = await the_card(cards, NOW + 1)

@@ -307,7 +307,7 @@ async def test_cards_are_due_until_they_show_the_row(place: Place) -> None:
         await cards.posted(ana.id, "D1", "1.1")
         await cards.failed(bob.id, "user_disabled", GIVEN_UP)
         assert await cards.due(NOW) == []
-        assert await cards.hopeless("SG-1") is None
+        assert await cards.untaken() == {}
         await store.decided(click(), (), (), NOW + 1)
         stale, unsent = await cards.due(NOW + 1)
         assert (stale.id, stale.request.state) == (ana.id, State.APPROVED)
@@ -320,15 +320,15 @@ async def test_cards_are_due_until_they_show_the_row(place: Place) -> None:
         assert await cards.next_due() is None
 
 
-async def test_a_request_no_card_of_which_can_arrive_is_hopeless(place: Place) -> None:
+async def test_a_request_no_card_of_which_can_arrive_is_untaken(place: Place) -> None:
     async with place.store() as store:
         cards = Cards(store.database, "slack", HOME)
         await store.submitted(REQUEST, ["U0ANA"], "slack")
         [card] = await cards.due(NOW)
-        assert await cards.hopeless("SG-1") is None
+        assert await cards.untaken() == {}
         await cards.failed(card.id, "messages_tab_disabled", GIVEN_UP)
-        assert await cards.hopeless("SG-1") == "messages_tab_disabled"
-        assert await cards.hopeless("SG-unknown") is None
+        assert await cards.untaken() == {"SG-1": "messages_tab_disabled"}
+        assert await Cards(store.database, "slack", "elsewhere").untaken() == {}
 
 
 async def test_a_card_that_another_daemon_has_drawn_is_not_drawn_again(place: Place) -> None:
