@@ -55,7 +55,8 @@ async def cages(_sbox: str | None) -> bool:
 
 def build(home: Path, directories: Iterable[str]) -> None:
     for directory in directories:
-        os.makedirs(directory, exist_ok=True)
+        if Path(directory).is_relative_to(home):  # the others are this machine's own
+            os.makedirs(directory, exist_ok=True)
     for repository in sorted((home / "projects").iterdir()):
         for words in (
             "init -q -b main",
