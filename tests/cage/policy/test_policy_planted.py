@@ -903,6 +903,14 @@ def test_a_path_entry_that_is_another_for_each_process(house: House, monkeypatch
     assert house.bash("git status") == "gated"
 
 
+def test_a_path_entry_that_cannot_be_looked_at(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its name, which no file can have: in the zone it counts as what caged code may change, elsewhere not."""
+    outside, inside = (f"{place}/{'x' * 300}" for place in (house.outside, house.projects))
+    monkeypatch.setenv("PATH", f"{outside}:{inside}:{SYSTEM_PATH}")
+    place = cage_policy.current_place()
+    assert (place.fixed, place.writable) == ([outside, *SYSTEM_PATH.split(":")], [inside])
+
+
 @pytest.mark.parametrize("form", ["%G?", "%+GK", "%-G?", "% GS", "%<(9)%+GK"])
 def test_a_format_that_runs_gpg(form: str, house: House) -> None:
     for line in (
