@@ -11,6 +11,7 @@ from sqlalchemy import (
     Connection,
     FromClause,
     Row,
+    ScalarSelect,
     Select,
     and_,
     case,
@@ -130,9 +131,6 @@ class Cards:
         )
         rows = await self._database.run(lambda connection: connection.execute(query).all())
         found = {tuple(row[:4]): (row.channel, row.message) for row in rows}
-        keys = {
-            card.id: (card.approver, card.request.agent, card.request.session, card.request.form) for card in wanted
-        }
         return {card: found[key] for card, key in keys.items() if key in found}
 
     async def joined(self, card: int, channel: str, message: str) -> None:
@@ -227,21 +225,14 @@ class Cards:
         """The surface accepted the post; it shows the request as pending, in this revision. What a click, or another
         daemon that came to post it, has put on file meanwhile is kept."""
 
-        def work(connection: Connection) -> None:
-            every = " ".join(dict.fromkeys([*_beside(connection, card, message), *strays]))
-            values = {"strays": every, "revision": revision, **_shown(channel, message)}
-            connection.execute(update(cards).where(cards.c.id == card).values(**values))
-
-        await self._database.run(work)
+        await self._database.run(lambda connection: _put(connection, card, channel, message, strays, revision))
 
     async def listed(self, shown: Sequence[Card], channel: str, message: str) -> None:
         """As `posted`, of one message for all of these; after a kill all of them are on file, or none."""
 
         def work(connection: Connection) -> None:
             for card in sorted(shown, key=lambda card: card.id):
-                strays = " ".join(_beside(connection, card.id, message))
-                values = {"strays": strays, "revision": card.request.revision, **_shown(channel, message)}
-                connection.execute(update(cards).where(cards.c.id == card.id).values(**values))
+                _put(connection, card.id, channel, message, (), card.request.revision)
 
         await self._database.run(work)
 
@@ -337,11 +328,8 @@ class Cards:
 
     async def untaken(self) -> dict[str, str]:
         """Pending requests of this home that no approver was or can be asked about, and the surface's error."""
-        shown = and_(cards.c.request == requests.c.id, cards.c.surface == self._surface)
-        open_card = exists().where(shown, or_(cards.c.message != "", cards.c.due_at < GIVEN_UP))
-        error = select(func.max(cards.c.error)).where(shown).scalar_subquery()
-        query = select(requests.c.id, error).where(
-            requests.c.home == self._home, requests.c.state == State.PENDING, exists().where(shown), ~open_card
+        query = select(requests.c.id, error_on(self._surface)).where(
+            requests.c.home == self._home, requests.c.state == State.PENDING, given_up_on(self._surface)
         )
         rows = await self._database.run(lambda connection: connection.execute(query).all())
         return {row[0]: row[1] for row in rows}
@@ -369,6 +357,29 @@ class Cards:
 
 _RELEASED: dict[str, Any] = {"drawer": ""}
 _FRESH: dict[str, Any] = {"error": "", "attempts": 0, **_RELEASED}
+
+
+def asked_on(surface: str) -> ColumnElement[bool]:
+    """A card of the request there."""
+    return and_(cards.c.request == requests.c.id, cards.c.surface == surface)
+
+
+def given_up_on(surface: str) -> ColumnElement[bool]:
+    """Whether no approver was or can be asked about the request there, though it was to be."""
+    open_card = exists().where(asked_on(surface), or_(cards.c.message != "", cards.c.due_at < GIVEN_UP))
+    return and_(exists().where(asked_on(surface)), ~open_card)
+
+
+def error_on(surface: str) -> ScalarSelect[Any]:
+    """The surface's error for the request, empty where there is none."""
+    return select(func.max(cards.c.error)).where(asked_on(surface)).scalar_subquery()
+
+
+def _put(connection: Connection, card: int, channel: str, message: str, strays: Sequence[str], revision: int) -> None:
+    """The card stands on this message now, and what was on file before are its copies."""
+    every = " ".join(dict.fromkeys([*_beside(connection, card, message), *strays]))
+    values = {"strays": every, "revision": revision, **_shown(channel, message)}
+    connection.execute(update(cards).where(cards.c.id == card).values(**values))
 
 
 def _shown(channel: str, message: str) -> dict[str, Any]:

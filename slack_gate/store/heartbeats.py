@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, and_, exists, func, literal, o
 from sqlalchemy.dialects.postgresql import insert
 
 from slack_gate.core.request import Request, State
-from slack_gate.store.cards import GIVEN_UP
+from slack_gate.store.cards import asked_on, error_on, given_up_on
 from slack_gate.store.ends import end_all
 from slack_gate.store.runs import lose
 from slack_gate.store.store import Store
@@ -98,13 +98,11 @@ class Heartbeats:
         Their cards were given up, or not posted `within` seconds; with `anyone` False (nobody hears the surface): all.
         """
         mine = (requests.c.home == self._home) & (requests.c.state == State.PENDING)
-        shown = and_(cards.c.request == requests.c.id, cards.c.surface == surface)
-        open_card = exists().where(shown, or_(cards.c.message != "", cards.c.due_at < GIVEN_UP))
-        posted = exists().where(shown, cards.c.message != "")
+        asked = exists().where(asked_on(surface))
+        posted = exists().where(asked_on(surface), cards.c.message != "")
         late: ColumnElement[bool] = requests.c.created_at < SERVERS_TIME - within
-        unseen = or_(~open_card, and_(late, ~posted)) if anyone else literal(True)
-        error = select(func.max(cards.c.error)).where(shown).scalar_subquery()
-        query: Any = select(requests.c.id, error).where(mine, exists().where(shown), unseen)
+        unseen = or_(given_up_on(surface), and_(late, ~posted)) if anyone else literal(True)
+        query: Any = select(requests.c.id, error_on(surface)).where(mine, asked, unseen)
         rows = await self._store.database.run(lambda connection: connection.execute(query).all(), alone=True)
         return [(row[0], row[1]) for row in rows]
 
