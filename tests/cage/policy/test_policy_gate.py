@@ -208,16 +208,22 @@ async def test_where_no_cage_starts_git_goes_on_uncaged(house: House, tmp_path: 
         assert await answer(one, "git status", house.repo) is None
 
 
+async def remembered(one: Desk, line: str, house: House) -> str:
+    """What the gate has run for it once Always was pressed."""
+    await one.click(await one.asked(one.event(line, str(house.repo), rewritable=True)), Choice.ALWAYS)
+    await one.answer()
+    said = await answer(one, line, house.repo)
+    assert said is not None and said.command is not None
+    return said.command
+
+
 async def test_git_of_a_remembered_line_runs_nothing_planted_after_the_look(house: House, tmp_path: Path) -> None:
     line = "git add -A && ls"
     async with gate(tmp_path) as one:
-        await one.click(await one.asked(one.event(line, str(house.repo), rewritable=True)), Choice.ALWAYS)
-        await one.answer()
-        said = await answer(one, line, house.repo)
-        assert said is not None and said.command is not None
+        command = await remembered(one, line, house)
         PLANTS["fsmonitor"].plant(house)
-        assert run(said.command, house.repo, house).returncode == 0
-        assert not (house.home / "mark").exists(), said.command
+        assert run(command, house.repo, house).returncode == 0
+        assert not (house.home / "mark").exists(), command
         run(line, house.repo, house)
         assert (house.home / "mark").exists()
 
@@ -225,10 +231,7 @@ async def test_git_of_a_remembered_line_runs_nothing_planted_after_the_look(hous
 async def test_git_that_cannot_work_in_the_cage_is_remembered_as_before(house: House, tmp_path: Path) -> None:
     line = "git branch -d nowhere && ls"
     async with gate(tmp_path) as one:
-        await one.click(await one.asked(one.event(line, str(house.repo), rewritable=True)), Choice.ALWAYS)
-        await one.answer()
-        said = await answer(one, line, house.repo)
-        assert said is not None and said.command is not None and SBOX not in said.command
+        assert SBOX not in await remembered(one, line, house)
 
 
 async def test_a_clone_is_not_remembered_for_the_cage(house: House, tmp_path: Path) -> None:
