@@ -21,8 +21,7 @@ static void wait_for(int process) {
     while (process >= 0 && poll(&end, 1, -1) < 0 && errno == EINTR) continue;
 }
 
-static void stand_by(const Run *run, int orders, int cage) __attribute__((noreturn));
-static void stand_by(const Run *run, int orders, int cage) {
+static _Noreturn void stand_by(const Run *run, int orders, int cage) {
     int first = -1;
     pid_t pid;
     setsid();
@@ -39,10 +38,6 @@ static void stand_by(const Run *run, int orders, int cage) {
     _exit(0);
 }
 
-static void dismiss_at_exit(void) {
-    dismiss_caretaker();
-}
-
 void start_caretaker(const Run *run, pid_t cage, const int *not_its, size_t count) {
     int orders[2], process = (int)syscall(SYS_pidfd_open, cage, 0);
     if (pipe2(orders, O_CLOEXEC)) fail("no descriptors are left (%s). Nothing was run.", strerror(errno));
@@ -57,7 +52,7 @@ void start_caretaker(const Run *run, pid_t cage, const int *not_its, size_t coun
     }
     sigprocmask(SIG_SETMASK, &before, NULL);
     if (caretaker < 0) fail("no process could be started (%s). Nothing was run.", strerror(errno));
-    atexit(dismiss_at_exit);
+    atexit(dismiss_caretaker);
     close(orders[0]);
     if (process >= 0) close(process);
     duty = orders[1];
