@@ -93,7 +93,8 @@ async def test_the_scope_and_the_ends(browser: Browser, tmp_path: Path, screen: 
         await h.ana.click(card, "Deny")
         await h.ended(hook)
         await card.wait_for_update(lambda version: not version.buttons)
-        await page.get_by_text("Denied by Ana").last.scroll_into_view_if_needed()
+        ended = page.locator(f'article[data-ts="{card.ts}"]').filter(has_text="Denied by Ana")
+        await ended.scroll_into_view_if_needed()  # the hidden Home tab may say so before the message does
         await whole(page, f"denied-{screen}")
         event = ToolEvent("agent", "s1", None, RUNS["cage"], {"command": "seq 1 900; echo oops >&2; exit 3"}, "/tmp")
         ran = asyncio.create_task(h.running.runs.ask(event, Caller("c" * 32, 600.0), Unwatched()))
