@@ -229,17 +229,18 @@ class Outbox:
         if card.unshown:
             await self._cards.apart(card.id, fault.error, now)
             return
+        if not posting and due >= GIVEN_UP:
+            log.error("buttons of a card could not be taken away", request=card.request.id, error=fault.error)
+            await self._cards.drawn([Drawing(card.id, card.request.state, card.request.revision)], now)
+            return
         strays = [*card.strays, *([UNKNOWN] if card.unclear or (posting and unclear) else [])]
-        await self._cards.failed(card.id, fault.error, due, strays if posting else None)
+        await self._cards.failed(card.id, fault.error, now, due, strays if posting else None)
         if due < GIVEN_UP:
             asyncio.get_running_loop().call_later(due - now, self.wake)
-        elif posting:
+        else:
             if not isinstance(fault, NoWayBack):
                 self._posts.refused = fault.error
             await self._end_untaken(desk)
-        else:
-            log.error("buttons of a card could not be taken away", request=card.request.id, error=fault.error)
-            await self._cards.drawn([Drawing(card.id, card.request.state, card.request.revision)], now)
 
     async def _end_untaken(self, desk: Desk) -> None:
         for request, error in (await self._cards.untaken()).items():

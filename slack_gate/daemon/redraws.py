@@ -40,33 +40,32 @@ class Redraws:
         limit = min(DRAW_S, POST_S) if any(card.unshown for card in cards) else DRAW_S
         try:
             async with asyncio.timeout(limit):
-                drawings = await self._drawings(cards)
+                drawings, beside = await self._drawings(cards)
         except TimeoutError:
             raise Undelivered(f"{NO_ANSWER} in {limit:.0f} s", 0.0) from None
         if drawings:
             self._lanes.passed(REDRAWING, self._clock())
-            await self._cards.drawn(drawings, self._clock())
+            await self._cards.drawn(drawings, self._clock(), beside)
 
-    async def _drawings(self, cards: Sequence[Card]) -> list[Drawing]:
-        """What was drawn; nothing when other messages were found, to be claimed first. Raises Undelivered."""
+    async def _drawings(self, cards: Sequence[Card]) -> tuple[list[Drawing], list[Drawing]]:
+        """What was drawn of these, and of others beside them; nothing when other messages were found, to be claimed
+        first. Raises Undelivered."""
         looked = [await self._looked(card) for card in cards]
         if any(set(each.strays) > set(each.card.strays) for each in looked):
             for card in cards:
                 await self._cards.released(card.id, self._clock())
-            return []
+            return [], []
         own = [message for card in cards for message in card.messages if message[1] == card.message]
         strays = [(each.channel, stray) for each in looked for stray in each.strays]
         drawn: dict[int, Card] = {}
         for channel, message in dict.fromkeys([*own, *strays]):
             for one in await self._message(channel, message):
                 drawn.setdefault(one.id, one)
+        drawings = [each.drawing(drawn.pop(each.card.id, each.card).request, self._clock()) for each in looked]
         beside = [
             one for one in drawn.values() if (one.channel, one.message) in own and not one.strays and not one.unclear
         ]
-        drawings = {one.id: _as_drawn(one.id, one.request) for one in beside}
-        for each in looked:
-            drawings[each.card.id] = each.drawing(drawn.get(each.card.id, each.card).request, self._clock())
-        return list(drawings.values())
+        return drawings, [_as_drawn(one.id, one.request) for one in beside]
 
     async def _looked(self, card: Card) -> _Looked:
         """Where else it may be shown. Raises Undelivered."""

@@ -291,13 +291,21 @@ class Cards:
 
         await self._database.run(work)
 
-    async def drawn(self, drawings: Sequence[Drawing], now: float) -> None:
+    async def drawn(self, drawings: Sequence[Drawing], now: float, beside: Sequence[Drawing] = ()) -> None:
+        """Their message was drawn, and those `beside` with it, which were not claimed; after the lease's end all are
+        drawn anew."""
+        of = {drawing.card: drawing for drawing in (*beside, *drawings)}
+        claimed = {drawing.card for drawing in drawings}
+
         def work(connection: Connection) -> None:
-            for drawing in sorted(drawings, key=lambda drawing: drawing.card):
-                this = cards.c.id == drawing.card
-                known = connection.execute(select(cards.c.strays).where(this).with_for_update()).scalar() or ""
-                if drawing.strays is not None and not {*known.split()} <= {*drawing.strays, UNKNOWN}:
-                    shown: dict[str, object] = {"due_at": now}
+            rows = connection.execute(_locked(of)).all()
+            alone = all(self._leases(row, now) for row in rows if row.id in claimed)
+            for row in rows:
+                drawing = of[row.id]
+                if not alone:
+                    shown = {"due_at": now, **_UNSURE}
+                elif drawing.strays is not None and not {*row.strays.split()} <= {*drawing.strays, UNKNOWN}:
+                    shown = {"due_at": now}
                 elif drawing.again is not None:
                     shown = {"due_at": drawing.again}
                 else:
@@ -305,16 +313,24 @@ class Cards:
                 fresh = {**_FRESH}
                 if drawing.state is State.PENDING:
                     fresh.pop("error")  # the lost try may still be performed after the drawing of its end
-                connection.execute(update(cards).where(this).values(**shown, **fresh))
+                connection.execute(update(cards).where(cards.c.id == row.id).values(**shown, **fresh))
 
         await self._database.run(work)
 
-    async def failed(self, card: int, error: str, due_at: float, strays: Sequence[str] | None = None) -> None:
+    def _leases(self, row: Row[*tuple[Any, ...]], now: float) -> bool:
+        """Whether nobody but this daemon can have begun to draw the card's message since it was claimed."""
+        return bool(row.drawer == self._home and row.due_at > now)
+
+    async def failed(
+        self, card: int, error: str, now: float, due_at: float, strays: Sequence[str] | None = None
+    ) -> None:
         """The surface refused or was away; `due_at` is GIVEN_UP when posting again cannot help. `strays`: as known when
         it was claimed; what a click has told since is kept."""
 
         def work(connection: Connection) -> None:
             values: dict[str, Any] = {"error": error, "attempts": cards.c.attempts + 1, "due_at": due_at, **_RELEASED}
+            if not self._leases(connection.execute(_locked([card])).one(), now):
+                values |= _UNSURE
             if strays is not None:
                 values["strays"] = " ".join(dict.fromkeys([*_beside(connection, card), *strays]))
             connection.execute(update(cards).where(cards.c.id == card).values(**values))
@@ -357,6 +373,8 @@ class Cards:
 
 _RELEASED: dict[str, Any] = {"drawer": ""}
 _FRESH: dict[str, Any] = {"error": "", "attempts": 0, **_RELEASED}
+# Another daemon's drawing may have come before ours or after it: what was posted is drawn once more.
+_UNSURE: dict[str, Any] = {"drawn": case((cards.c.drawn == "", ""), else_=State.PENDING.value), "revision": -1}
 
 
 def asked_on(surface: str) -> ColumnElement[bool]:
@@ -436,6 +454,10 @@ def _stale(now: float) -> tuple[ColumnElement[bool], ...]:
     changes = or_(requests.c.state == State.PENDING, requests.c.lifted_at.is_not(None))
     changed = and_(changes, cards.c.revision != requests.c.revision)
     return or_(unfinished, may_run), or_(cards.c.drawn != requests.c.state, changed)
+
+
+def _locked(ids: Collection[int]) -> Select[Any]:
+    return select(cards).where(cards.c.id.in_(ids)).order_by(cards.c.id).with_for_update()
 
 
 def _with_unknown() -> ColumnElement[str]:

@@ -67,7 +67,7 @@ async def test_a_second_press_of_a_card_that_shows_the_old_file_decides_nothing(
         d.gate._files = FilesNow(lambda path: False)
         call = {"file_path": str(file), "content": "b\n"}
         asked = await d.asked(d.event(tool="Write", tool_input=call))
-        cards = Cards(d.store.database, "slack", "")
+        cards = Cards(d.store.database, "slack", asked.home)
         [card] = await cards.due(d.clock.now)
         await cards.posted(card.id, "D1", "1.1")
         file.write_text("other\n")
@@ -75,6 +75,7 @@ async def test_a_second_press_of_a_card_that_shows_the_old_file_decides_nothing(
         assert (await d.click(asked, surface=ON_HOME)).verdict is Verdict.STALE
         row = await d.store.request(asked.id)
         assert row is not None and row.state is State.PENDING
+        assert await cards.claim([await cards.due(d.clock.now)], d.clock.now, d.clock.now + 60)
         await cards.drawn([Drawing(card.id, row.state, row.revision)], d.clock.now)
         assert (await d.click(asked)).verdict is Verdict.DECIDED
         assert (await d.answer()).ruling is Ruling.ALLOW

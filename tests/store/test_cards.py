@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import pytest
 from sqlalchemy import Connection, event, insert, select, update
 
 from slack_gate.core.request import Choice, State
@@ -47,7 +48,7 @@ async def test_a_claimed_post_is_unclear_until_its_outcome_is_known(place: Place
             await cards.claim([[ana, bob]], NOW + 1, NOW + 1)
         ana, bob = await cards.due(NOW + 1)
         assert (ana.unclear, ana.strays) == (True, ())
-        await cards.failed(ana.id, "ratelimited", NOW + 2, [])
+        await cards.failed(ana.id, "ratelimited", NOW + 1, NOW + 2, [])
         await cards.posted(bob.id, "D2", "2.1")
         assert not (await the_card(cards, NOW + 2)).unclear
         assert await cards.channel("U0BOB") == "D2" and await cards.channel("U0ANA") == ""
@@ -91,6 +92,50 @@ async def test_a_message_is_drawn_by_one_daemon_at_a_time(place: Place) -> None:
         assert await other.claim([[second]], NOW + 2, NOW + 60) == {second.id}
         assert await one.due(NOW + 59) == []
         assert (await the_card(one, NOW + 60)).id == second.id  # the other one has died
+
+
+@pytest.mark.parametrize("ended", ["first", "last", "it failed first", "it failed last"])
+async def test_what_was_drawn_after_its_lease_is_drawn_anew(place: Place, ended: str) -> None:
+    """A daemon stood still between reading and drawing: whose picture came last, nobody knows."""
+    async with place.store() as store:
+        await two_on_one_message(store)
+        late, other = cards_of(store), Cards(store.database, "slack", "elsewhere")
+        first, second = await late.due(NOW + 1)
+        assert await late.claim([[first]], NOW + 1, NOW + 60) == {first.id}
+        assert len(await other.claim([await other.due(NOW + 60)], NOW + 60, NOW + 120)) == 2
+        both = [Drawing(card.id, State.DENIED) for card in (first, second)]
+
+        async def late_ends() -> None:
+            if "failed" in ended:
+                await late.failed(first.id, "no answer", NOW + 62, NOW + 62)
+            else:
+                await late.drawn(both[:1], NOW + 62, both[1:])
+
+        if "first" in ended:
+            await late_ends()
+        await other.drawn(both, NOW + 62)
+        if "last" in ended:
+            await late_ends()
+        again = await other.due(NOW + 62)
+        assert first.id in [card.id for card in again]
+        assert await other.claim([again], NOW + 62, NOW + 120) == {card.id for card in again}
+        await other.drawn([Drawing(card.id, State.DENIED) for card in again], NOW + 63)
+        assert await other.due(NOW + 64) == []
+
+
+async def test_one_that_waits_is_drawn_anew_after_a_late_drawing(place: Place) -> None:
+    async with place.store() as store:
+        await store.submitted(REQUEST, ["U0ANA"], "slack")
+        late, other = cards_of(store), Cards(store.database, "slack", "elsewhere")
+        await late.posted((await the_card(late)).id, "D1", "1.1")
+        assert await store.renewed("SG-1", NOW) is not None
+        card = await the_card(late)
+        assert await late.claim([[card]], NOW, NOW + 60) == {card.id}
+        assert await other.claim([[card]], NOW + 60, NOW + 120) == {card.id}
+        await other.drawn([Drawing(card.id, State.PENDING, 1)], NOW + 61)
+        assert await other.due(NOW + 61) == []
+        await late.drawn([Drawing(card.id, State.PENDING)], NOW + 62)
+        assert not (await the_card(other, NOW + 62)).unshown  # its approver was asked
 
 
 async def test_a_message_that_is_another_cards_copy_is_drawn_by_one_daemon_at_a_time(place: Place) -> None:
@@ -153,6 +198,7 @@ async def test_a_copy_that_is_seen_while_the_card_is_redrawn_is_redrawn_next(pla
             await cards.drawn([Drawing(card.id, State.APPROVED, 0, card.strays, again)], NOW + 2)
             assert copy in (await the_card(cards, NOW + 2)).strays
         card = await the_card(cards, NOW + 2)
+        await cards.claim([[card]], NOW + 2, NOW + 60)
         await cards.drawn([Drawing(card.id, State.APPROVED, 0, card.strays)], NOW + 2)
         assert await cards.due(NOW + 3) == [] and await cards.next_due(NOW + 3) is None
 
@@ -169,6 +215,7 @@ async def test_a_copy_that_is_seen_after_the_end_is_redrawn(place: Place) -> Non
         await store.decided(click(Choice.DENY), (), (), NOW + 1)
         card = await the_card(cards, NOW + 1)
         assert card.strays == ()
+        await cards.claim([[card]], NOW + 1, NOW + 60)
         await cards.drawn([Drawing(card.id, State.DENIED, 0, ())], NOW + 1)
         assert await cards.due(NOW + 2) == []
         for _ in range(2):
@@ -211,7 +258,7 @@ async def test_a_post_given_up_is_looked_for_once_its_request_has_ended(place: P
         cards = cards_of(store)
         card = await the_card(cards)
         await cards.claim([[card]], NOW, NOW)
-        await cards.failed(card.id, "no answer", GIVEN_UP, ["?"])
+        await cards.failed(card.id, "no answer", NOW, GIVEN_UP, ["?"])
         assert await cards.due(NOW + 1) == [] and await cards.untaken() == {"SG-1": "no answer"}
         await store.undeliverable("SG-1", "no answer.", NOW + 1)
         assert await cards.next_due(NOW + 1) == 0
@@ -225,6 +272,7 @@ async def test_what_was_approved_long_ago_costs_nothing(place: Place) -> None:
         cards = cards_of(store)
         await store.decided(click(), (), (), NOW + 1)
         card = await the_card(cards, NOW + 1)
+        await cards.claim([[card]], NOW + 1, NOW + 60)
         await cards.drawn([Drawing(card.id, State.APPROVED, 0, ())], NOW + 1)
         await store.claimed("SG-1", "run-1", "cage", NOW + 2)
         assert (await the_card(cards, NOW + 2)).request.state is State.RUNNING
@@ -253,7 +301,7 @@ async def test_a_copy_that_is_seen_while_the_card_is_posted_is_kept(place: Place
         for card in every:
             await cards.seen("SG-1", card.approver, "D1", "1.1")
         ana, bob, cat = every
-        await cards.failed(ana.id, "no answer", NOW + 1, ["?"])
+        await cards.failed(ana.id, "no answer", NOW, NOW + 1, ["?"])
         await cards.posted(bob.id, "D1", "2.2", ["?"])
         await cards.listed([cat], "D1", "3.3")
         await store.undeliverable("SG-1", "no answer.", NOW + 1)
@@ -284,8 +332,8 @@ async def test_a_copy_that_is_seen_while_its_message_is_drawn_for_another_is_red
         first, second = await cards.due(NOW + 1)
         await cards.claim([[first]], NOW + 1, NOW + 60)
         await cards.seen("SG-2", "U0ANA", "D1", "2.2")
-        both = [Drawing(card.id, State.DENIED, 0, ()) for card in (first, second)]
-        await cards.drawn(both, NOW + 2)
+        claimed, beside = (Drawing(card.id, State.DENIED, 0, ()) for card in (first, second))
+        await cards.drawn([claimed], NOW + 2, [beside])
         assert (await the_card(cards, NOW + 2)).strays == ("2.2",)
 
 

@@ -305,18 +305,20 @@ async def test_cards_are_due_until_they_show_the_row(place: Place) -> None:
         ana, bob = await cards.due(NOW)
         assert (ana.approver, bob.approver, ana.message) == ("U0ANA", "U0BOB", "")
         await cards.posted(ana.id, "D1", "1.1")
-        await cards.failed(bob.id, "user_disabled", GIVEN_UP)
+        await cards.failed(bob.id, "user_disabled", NOW, GIVEN_UP)
         assert await cards.due(NOW) == []
         assert await cards.untaken() == {}
         await store.decided(click(), (), (), NOW + 1)
         stale, unsent = await cards.due(NOW + 1)
         assert (stale.id, stale.request.state) == (ana.id, State.APPROVED)
         assert (unsent.id, unsent.message) == (bob.id, "")  # it may have arrived after all
-        await cards.drawn([Drawing(unsent.id, State.APPROVED)], NOW)
-        await cards.failed(stale.id, "ratelimited", NOW + 5)
+        assert len(await cards.claim([[stale], [unsent]], NOW + 1, NOW + 60)) == 2
+        await cards.drawn([Drawing(unsent.id, State.APPROVED)], NOW + 1)
+        await cards.failed(stale.id, "ratelimited", NOW + 1, NOW + 5)
         assert await cards.due(NOW + 4) == []
         assert await cards.next_due() == NOW + 5
-        await cards.drawn([Drawing(stale.id, State.APPROVED)], NOW)
+        assert await cards.claim([await cards.due(NOW + 5)], NOW + 5, NOW + 60) == {stale.id}
+        await cards.drawn([Drawing(stale.id, State.APPROVED)], NOW + 5)
         assert await cards.next_due() is None
 
 
@@ -326,7 +328,7 @@ async def test_a_request_no_card_of_which_can_arrive_is_untaken(place: Place) ->
         await store.submitted(REQUEST, ["U0ANA"], "slack")
         [card] = await cards.due(NOW)
         assert await cards.untaken() == {}
-        await cards.failed(card.id, "messages_tab_disabled", GIVEN_UP)
+        await cards.failed(card.id, "messages_tab_disabled", NOW, GIVEN_UP)
         assert await cards.untaken() == {"SG-1": "messages_tab_disabled"}
         assert await Cards(store.database, "slack", "elsewhere").untaken() == {}
 
@@ -339,7 +341,7 @@ async def test_a_card_that_another_daemon_has_drawn_is_not_drawn_again(place: Pl
         [read], [read_too] = await mine.due(NOW), await theirs.due(NOW)
         assert await mine.claim([[read]], NOW, NOW + 60) == {read.id}
         assert await theirs.claim([[read_too]], NOW, NOW + 60) == set()
-        await mine.failed(read.id, "internal_error", NOW)
+        await mine.failed(read.id, "internal_error", NOW, NOW)
         assert await theirs.claim([[read_too]], NOW, NOW + 60) == set()
         [again], [again_too] = await mine.due(NOW), await theirs.due(NOW)
         assert await mine.claim([[again]], NOW, NOW + 60) == {read.id}
