@@ -126,7 +126,7 @@ class Fleet:
         await self._store.recorded()
         await gate.release_covered()
         await self._store.forgotten(TAKEN_S)
-        gate.ended(await self._beats.buried(DEAD_S, self._clock()))
+        gate.ended(await self._beats.buried(DEAD_S, FRESH_S, self._clock()))
 
     async def _undeliverable(self, gate: Gate, surface: str) -> None:
         """Without a link here, nobody else ends what others could not post."""

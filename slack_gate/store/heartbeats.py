@@ -35,6 +35,8 @@ class Heartbeats:
         self._store = store
         self._home = home
         self._instance = instance
+        self._beat_at = 0.0  # our newest beat, by the database's clock
+        self._since = 0.0  # from when on we have beaten without a gap
 
     async def holder(self) -> tuple[str, float, float] | None:
         """Whose row it is now: instance, its last beat, and the database's time."""
@@ -53,6 +55,9 @@ class Heartbeats:
             now = self._written(connection, hears, False)
             if now is None:
                 return None
+            if not 0 <= now - self._beat_at < fresh:
+                self._since = now
+            self._beat_at = now
             others = (heartbeats.c.home != self._home) & (heartbeats.c.beat_at > now - fresh)
             count = select(func.count(), func.coalesce(func.sum(heartbeats.c.hears), 0)).where(others)
             alive, hearing = connection.execute(count).one()
@@ -67,14 +72,20 @@ class Heartbeats:
         query = new.on_conflict_do_update(index_elements=["home"], set_=values, where=mine)
         return connection.execute(query.returning(heartbeats.c.beat_at)).scalar()
 
-    async def buried(self, dead: float, now: float) -> list[Request]:
+    async def buried(self, dead: float, fresh: float, now: float) -> list[Request]:
         """Ends what waits or runs in daemons that have not been heard of for `dead` seconds. Whoever is first does it;
-        conditional UPDATEs let nothing be ended twice."""
+        conditional UPDATEs let nothing be ended twice.
+
+        Only who was there to hear them may say so: where the database or all of us were away, or its clock was set,
+        everybody's last beat is old, and each comes back in its own time.
+        """
+        if self._beat_at - self._since < dead:
+            return []
+        we_are_there = exists().where(heartbeats.c.home == self._home, heartbeats.c.beat_at > SERVERS_TIME - fresh)
 
         def work(tx: Transaction) -> list[Request]:
-            alive = select(heartbeats.c.home).where(heartbeats.c.beat_at > tx.time - dead)
-            ended = end_all(tx, requests.c.home.not_in(alive), State.CANCELLED, "gate", GONE)
-            return ended + lose(tx, runs.c.home.not_in(alive))
+            ended = end_all(tx, and_(we_are_there, _not_alive(requests.c.home, dead)), State.CANCELLED, "gate", GONE)
+            return ended + lose(tx, and_(we_are_there, _not_alive(runs.c.home, dead)))
 
         open_rows = or_(
             exists().where(requests.c.state == State.PENDING, _not_alive(requests.c.home, dead)),
