@@ -633,8 +633,15 @@ def _judge_file(tool: str, fields: dict[str, Any]) -> Verdict:
         raise Gated("the call names no file, or has fields that are not known")
     if path[:1] != "/" or path[-1:] == "/" or not path.isprintable():
         raise Gated("the path is not a plain absolute one", "give the absolute path", path[:200])
-    place = current_place()
-    real = _resolve(path)
+    for meant in dict.fromkeys(
+        (path, os.path.normpath(path))
+    ):  # agents strike out NAME/.., where the kernel follows NAME
+        _judge_target(path, _resolve(meant), current_place())
+    return Verdict("green", path, "a file in the green zone")
+
+
+def _judge_target(path: str, real: str, place: Place) -> None:
+    """Raise Gated unless what was spelled `path`, and is this resolved one, is an ordinary file of the green zone."""
     root = next((root for root in place.roots if real.startswith(root + "/")), "")
     if not root or not place.green(real):
         raise Gated("the path leads outside the green zone", "write below ~/projects or /tmp", path)
@@ -645,7 +652,6 @@ def _judge_file(tool: str, fields: dict[str, Any]) -> Verdict:
     guarded = _guarded(real, root, place)
     if guarded:
         raise Gated("programs outside the cage trust " + guarded, "", path)
-    return Verdict("green", path, "a file in the green zone")
 
 
 def _guarded(real: str, root: str, place: Place) -> str:
@@ -1362,11 +1368,18 @@ def _is_head(gitdir: str) -> bool:
 
 
 def local_config(repository: Repository) -> Config:
-    """All that the repository's own files set."""
+    """All that the repository's own files set; Gated where that leaves the kind of its hashes unclear."""
     settings = parse_config(repository.common + "/config")
+    formats = _formats(settings)[:1]
     for file in {repository.gitdir + "/config.worktree", repository.common + "/config.worktree"}:
         settings += parse_config(file) if os.path.lexists(file) else []
+    if _formats(settings) != formats:  # git reads it from the one file alone
+        raise Gated("the repository's configuration sets extensions.objectformat twice, or in config.worktree")
     return settings
+
+
+def _formats(settings: Config) -> Config:
+    return [setting for setting in settings if setting[:2] == ("extensions", "objectformat")]
 
 
 def _modules(commons: set[str], search: Search) -> list[str]:
@@ -1450,10 +1463,11 @@ def _index(path: str, search: Search, cost: int) -> bytes:
 def _judge_index(path: str, digest: int, search: Search) -> list[bytes]:
     """The paths in the index; Gated unless all lie in the working tree: git writes, reads and removes by them.
 
-    It is read as git reads it: by the length that an entry tells, or in blocks where the extension IEOT lists them.
+    It is read as git reads it: by the length that an entry tells, or in blocks where the extension IEOT lists them. The
+    extensions begin where EOIE says, and the first name of a block builds on none before.
     """
     data = _index(path, search, 10)
-    version, at, name, names, starts = data[7], 12, b"", [b"x"], [12]
+    version, at, name, names, starts, whole = data[7], 12, b"", [b"x"], [12], []
     try:
         for _ in range(int.from_bytes(data[8:12], "big")):
             flags = int.from_bytes(data[at + 40 + digest : at + 42 + digest], "big")
@@ -1472,11 +1486,15 @@ def _judge_index(path: str, digest: int, search: Search) -> list[bytes]:
             at = end + 1 if version == 4 else at + (end - at + 8) // 8 * 8
             names.append(name)
             starts.append(at)
+            whole.append(kept == 0)
+        last = len(data) - 2 * digest - 12
+        if data[last : last + 4] == b"EOIE" and int.from_bytes(data[last + 8 : last + 12], "big") != at:
+            raise ValueError
         found = data.find(b"IEOT", at)
         while found >= 0:
             size, done = int.from_bytes(data[found + 4 : found + 8], "big"), 0
             for block in range(found + 12, found + 8 + size, 8):
-                if int.from_bytes(data[block : block + 4], "big") != starts[done]:
+                if int.from_bytes(data[block : block + 4], "big") != starts[done] or not whole[done]:
                     raise ValueError
                 done += int.from_bytes(data[block + 4 : block + 8], "big")
             if done != len(starts) - 1:

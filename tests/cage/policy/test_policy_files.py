@@ -138,6 +138,20 @@ def test_links_are_followed(house: House) -> None:
     assert {name: house.write(house.repo / name) for name in wanted} == wanted
 
 
+def test_a_path_is_green_by_both_readings(house: House) -> None:
+    """Agents strike out NAME/.. before they open a path; the kernel goes up from where NAME leads."""
+    (house.projects / "deep" / "er").mkdir(parents=True)
+    (house.projects / "link").symlink_to(house.projects / "deep" / "er")
+    (house.repo / "out").symlink_to(house.outside)
+    struck_out = house.projects / "link" / ".." / ".." / "bin" / "git"
+    followed = house.repo / "out" / ".." / "x"
+    assert (house.home / "bin" / "git", house.repo / "x") == tuple(
+        Path(os.path.normpath(p)) for p in (struck_out, followed)
+    )
+    assert [house.write(path) for path in (struck_out, followed)] == ["gated", "gated"]
+    assert house.write(house.projects / "link" / ".." / "x") == "green"
+
+
 def test_a_path_that_is_another_for_each_process(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the judging process finds below /proc is not what the agent's finds."""
     monkeypatch.chdir(house.repo)

@@ -1215,6 +1215,80 @@ def hidden_by_blocks(house: House) -> None:
     index.write_bytes(sealed(bytes(body) + b"IEOT" + len(table).to_bytes(4, "big") + table))
 
 
+def extension(name: bytes, data: bytes) -> bytes:
+    return name + len(data).to_bytes(4, "big") + data
+
+
+def block(start: int) -> bytes:
+    """One block of one entry, as the extension IEOT lists it."""
+    return start.to_bytes(4, "big") + (1).to_bytes(4, "big")
+
+
+def read_by_threads(body: bytes, extensions: list[tuple[bytes, int]], start: int) -> bytes:
+    """`body` with the extension EOIE: that these (name, size) begin at `start`."""
+    headers = b"".join(name + size.to_bytes(4, "big") for name, size in extensions)
+    return sealed(body + extension(b"EOIE", start.to_bytes(4, "big") + hashlib.sha1(headers).digest()))
+
+
+def entry(house: House, name: bytes, length: int = 0, first: bytes = bytes(24), strip: bytes = b"") -> bytes:
+    """An entry of a.txt by this name; in version 4 `strip` says how much of the name before is dropped."""
+    mode, size, blob = (0o100644).to_bytes(4, "big"), (2).to_bytes(4, "big"), git(house.repo, "rev-parse", ":a.txt")
+    told = (length or len(name)).to_bytes(2, "big")
+    found = first + mode + bytes(8) + size + bytes.fromhex(blob.strip()) + told + strip + name
+    return found + (b"\0" if strip else bytes((len(found) + 8) // 8 * 8 - len(found)))
+
+
+def a_block_builds_on_no_name_before(house: House) -> None:
+    """Read one after the other the second is called aaa/var/…, read as a block /var/…"""
+    name = str(house.outside / "x").encode()
+    both = [entry(house, b"aaa", strip=b"\0"), entry(house, name, len(name) + 3, strip=b"\0")]
+    body = b"DIRC\0\0\0\4\0\0\0\2" + b"".join(both)
+    blocks = b"\0\0\0\1" + block(12) + block(12 + len(both[0]))
+    index = read_by_threads(body + extension(b"IEOT", blocks), [(b"IEOT", len(blocks))], len(body))
+    (house.repo / ".git" / "index").write_bytes(index)
+
+
+def extensions_begin_in_an_entry(house: House) -> None:
+    """The list of blocks stands in the times of the only entry, the one that it lists behind the entries."""
+    header, mode = b"DIRC\0\0\0\2\0\0\0\1", 0o100644  # which is the length of XXXX at the same time
+    behind = len(header + entry(house, b"aaa")) + 12
+    listed = extension(b"IEOT", b"\0\0\0\1" + block(behind))
+    body = header + entry(house, b"aaa", first=listed + b"XXXX")
+    end = 12 + len(listed) + 8 + mode
+    hidden = extension(b"YYYY", b"pad." + entry(house, str(house.outside / "x").encode()))
+    body += hidden + extension(b"ZZZZ", bytes(end - len(body + hidden) - 8))
+    (house.repo / ".git" / "index").write_bytes(read_by_threads(body, [(b"IEOT", 12), (b"XXXX", mode)], 12))
+
+
+@pytest.mark.parametrize("hide", [a_block_builds_on_no_name_before, extensions_begin_in_an_entry])
+def test_an_index_that_threads_read_otherwise_is_asked(hide: Callable[[House], None], house: House) -> None:
+    git(house.repo, "config", "index.threads", "4")
+    hide(house)
+    assert house.why("git checkout -- .").rule == "the repository's index is odd"
+    run("git checkout -- .", house.repo, house)
+    assert (house.outside / "x").read_text() == "a\n", "then there was nothing to ask"
+
+
+@pytest.mark.parametrize("where", ["config", "config.worktree"])
+def test_the_kind_of_the_hashes_is_told_once(where: str, house: House) -> None:
+    """Git takes the last one of `config`: read otherwise the index holds other paths."""
+    git(house.repo, "config", "core.repositoryformatversion", "1")
+    git(house.repo, "config", "extensions.objectformat", "sha1")
+    assert house.bash("git add -A") == "green"
+    plain = (house.repo / ".git" / "config").read_text()
+    for value in ("sha256", "sha1"):
+        (house.repo / ".git" / where).write_text((plain if where == "config" else "") + SHA256.replace("sha256", value))
+        assert house.why("git add -A").rule == (
+            "the repository's configuration sets extensions.objectformat twice, or in config.worktree"
+        )
+    with (house.repo / ".git" / where).open("a") as file:
+        file.write("[extensions]\n\tobjectformat = sha1\n")
+    assert git(house.repo, "rev-parse", "--show-object-format") == "sha1\n"
+
+
+SHA256 = "[extensions]\n\tobjectformat = sha256\n"
+
+
 @pytest.mark.parametrize("hide", [hidden_by_length, hidden_by_blocks])
 def test_an_index_that_git_reads_otherwise_is_asked(hide: Callable[[House], None], house: House) -> None:
     hide(house)
