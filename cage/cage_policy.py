@@ -1182,6 +1182,7 @@ _GIT_PROGRAMS = frozenset(
 )
 _MAX_DIRECTORIES = 20_000  # looked through for one line: about half a second
 _A_REPOSITORY = 10  # costs as much as so many directories
+_LINES = 32  # of a configuration, or files of a directory, cost as much as one
 _MAX_INDEX = 64 << 20
 _WRITTEN = frozenset("logs refs info worktrees rr-cache rebase-merge rebase-apply sequencer".split())
 
@@ -1349,6 +1350,7 @@ def _judge_files(repository: Repository, search: Search) -> None:
     if not (_is_head(gitdir) and all(os.access(common + part, os.X_OK) for part in ("/objects/.", "/refs/."))):
         raise Gated("git may take the repository's .git for none, and look for another further up")
     settings = repository.settings = local_config(repository)
+    search.spend(len(settings) // _LINES, repository.gitdir)
     for section, name, value in settings:
         if full_key(section, name)[1] in ("remote.*.url", "remote.*.pushurl"):
             repository.remotes.setdefault(section[7:], []).append(value)
@@ -1357,7 +1359,12 @@ def _judge_files(repository: Repository, search: Search) -> None:
         elif not is_harmless(section, name, value):
             raise Gated("the repository's configuration sets " + section + "." + name)
     for section, name, value in settings:
-        if section[:7] == "branch." and name in ("remote", "pushremote") and value not in (*repository.remotes, "."):
+        if (
+            section[:7] == "branch."
+            and name in ("remote", "pushremote")
+            and value != "."
+            and value not in repository.remotes
+        ):
             raise Gated("the branch " + section[7:] + " follows something that is not a named remote")
 
 
@@ -1388,7 +1395,7 @@ def _modules(commons: set[str], search: Search) -> list[str]:
     waiting = [common + "/modules" for common in commons]
     for directory in waiting:
         search.spend(1, directory)
-        names = _links(directory) if os.path.lexists(directory) else {}
+        names = _links(directory, search) if os.path.lexists(directory) else {}
         if "HEAD" in names:
             found.append(directory)
             waiting.append(directory + "/modules")
@@ -1399,13 +1406,13 @@ def _modules(commons: set[str], search: Search) -> list[str]:
 
 def _judge_gitdir(gitdir: str, needed: frozenset[str], search: Search) -> None:
     """Raise Gated where a git directory holds what runs, borrows, or leads a write elsewhere."""
-    links = _links(gitdir)
+    links = _links(gitdir, search)
     if not needed <= links.keys():
         raise Gated("the repository's .git is odd")
     for name in links:
         if links[name] or name[:12] == "sharedindex.":
             raise Gated("the repository's .git/" + name + " leads elsewhere")
-    for name in os.listdir(gitdir + "/hooks") if "hooks" in links else []:
+    for name in _links(gitdir + "/hooks", search) if "hooks" in links else []:
         if name[-7:] != ".sample":
             raise Gated("the repository has a hook: " + name)
     if any(name in links and os.listdir(gitdir + "/" + name) for name in ("remotes", "branches")):
@@ -1421,14 +1428,21 @@ def _judge_gitdir(gitdir: str, needed: frozenset[str], search: Search) -> None:
         for name in ("info", "pack"):
             if os.path.lexists(gitdir + "/objects/" + name):
                 _walk(gitdir + "/objects/" + name, search, links=False)
-        if "objects" in links and any(_links(gitdir + "/objects").values()):
+        if "objects" in links and any(_links(gitdir + "/objects", search).values()):
             raise Gated("the repository's .git/objects holds a link")
 
 
-def _links(directory: str) -> dict[str, bool]:
+def _links(directory: str, search: Search) -> dict[str, bool]:
     """Is it a symbolic link? for each name in a directory."""
+    return {entry.name: entry.is_symlink() for entry in _entries(directory, search)}
+
+
+def _entries(directory: str, search: Search) -> Iterator[os.DirEntry[str]]:
     with os.scandir(directory) as entries:
-        return {entry.name: entry.is_symlink() for entry in entries}
+        for number, entry in enumerate(entries, 1):
+            if number % _LINES == 0:
+                search.spend(1, directory)
+            yield entry
 
 
 def _walk(top: str, search: Search, links: bool) -> list[str]:
@@ -1437,17 +1451,17 @@ def _walk(top: str, search: Search, links: bool) -> list[str]:
     waiting = [top]
     for directory in waiting:
         search.spend(1, top)
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                if links and entry.name == ".git":
-                    found.append(entry.path)
-                elif entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
-                elif entry.is_symlink():
-                    if not links:
-                        raise Gated("the repository's .git holds a link: " + entry.path)
-                    if os.path.lexists(entry.path + "/.git"):  # older versions of git follow it to a submodule
-                        found.append(_resolve(entry.path) + "/.git")
+        for entry in _entries(directory, search):
+            if links and entry.name == ".git":
+                found.append(entry.path)
+            elif entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)
+            elif entry.is_symlink():
+                if not links:
+                    raise Gated("the repository's .git holds a link: " + entry.path)
+                search.spend(1, top)
+                if os.path.lexists(entry.path + "/.git"):  # older versions of git follow it to a submodule
+                    found.append(_resolve(entry.path) + "/.git")
     return found
 
 
@@ -1537,7 +1551,7 @@ def _judge_remote(call: Git, repository: Repository, own: Config) -> None:
     for name in names or ([] if everything else ["origin", *defaults]):
         if name not in repository.remotes:
             raise Gated("there is no configured remote of that name: " + name[:60])
-    for name in names if names and not everything else repository.remotes:
+    for name in dict.fromkeys(names) if names and not everything else repository.remotes:
         for url in repository.remotes[name]:
             if not plain_url(url):
                 raise Gated("the remote " + name + " has an unusual address: " + url[:80])

@@ -26,6 +26,7 @@ from cage import cage_policy as policy
 REFUSED = 125
 WHERE = "/var/tmp"  # noqa: S108  (readable in the cage and not writable there; the directory made in it is private)
 PROTOCOLS = "https:http:git:ssh"
+MANY = 50
 KINDS = ("remote", "branch", "push", "fetch", "protocol", "http")  # settings that matter to what crosses the network
 _TO_FETCH = ("-p", "--prune", "-4", "-6", "--ipv4", "--ipv6", "--progress", "--no-progress", "--no-recurse-submodules")
 _TO_BOTH = ("-q", "--quiet", "-v", "--verbose")
@@ -54,6 +55,8 @@ def plan(argv: tuple[str, ...], cwd: str) -> Plan:
     call = policy.parse_git(argv)
     if call.table is not policy.NETWORK:
         raise policy.Gated("git " + call.sub + " does not need the network")
+    if len(call.plain) > MANY:  # each is looked up among all refs and settings
+        raise policy.Gated("it names more than " + str(MANY) + " refs")
     (repository,) = policy.judge_git([call], cwd)
     if os.path.lexists(repository.common + "/shallow") or call.has("--depth", "--deepen", "--unshallow"):
         raise policy.Gated("it is a shallow repository")

@@ -155,3 +155,15 @@ def test_a_megabyte_costs_no_more_than_a_line(shape: str, house: House) -> None:
     assert calls_of(lambda: classify("Bash", fields, "/")) < 50 * calls_of(
         lambda: classify("Bash", {"command": "sbox ls"}, "/")
     )
+
+
+def test_names_of_one_remote_cost_no_more_for_its_addresses(house: House) -> None:
+    """Both grow: the addresses in the configuration, and how often the command names the remote."""
+
+    def work(size: int) -> int:
+        (house.repo / ".git" / "config").write_text('[remote "o"]\n' + "url = git://h/a\n" * size)
+        return calls_of(lambda: house.bash("git fetch --multiple" + " o" * size))
+
+    assert house.bash("git fetch origin") == "green"
+    assert work(400) <= 5 * work(100) + 200
+    assert house.bash("git fetch --multiple o o") == "green"

@@ -197,6 +197,7 @@ ASKED = entries(
     git pull origin a:b; git pull --depth=1; git fetch --depth=1; git fetch --unshallow; git status; sbox ls
     git push --force; git push origin +main; git push && git push origin :x; git fetch upstream"""
 )
+ASKED += ["git push origin" + " main" * net_git.MANY]
 
 
 @pytest.mark.parametrize("command", ASKED)

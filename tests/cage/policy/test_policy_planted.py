@@ -1060,6 +1060,27 @@ def test_too_much_to_look_through_is_asked(house: House, monkeypatch: pytest.Mon
     assert house.bash("git add .") == "gated"
 
 
+@pytest.mark.parametrize(
+    "fill",
+    [
+        lambda repo, many: [(repo / "d" / f"f{n}").write_text("") for n in range(many)],
+        lambda repo, many: [(repo / "d" / f"{many}-{n}").symlink_to("a.txt") for n in range(many // 10)],
+        lambda repo, many: [(repo / ".git" / f"f{n}").write_text("") for n in range(many)],
+        lambda repo, many: (repo / ".git" / "config").open("a").write("[color]\n" + "ui = auto\n" * many),
+    ],
+)
+def test_files_links_and_settings_count(
+    fill: Callable[[Path, int], object], house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spent = Counting(monkeypatch)
+    assert house.bash("git add .") == "green"
+    monkeypatch.setattr("cage.cage_policy._MAX_DIRECTORIES", spent.directories + 5)
+    fill(house.repo, 40)
+    assert house.bash("git add .") == "green"
+    fill(house.repo, 1000)
+    assert house.why("git add .").rule.startswith("there is too much to look through")
+
+
 def test_a_line_has_one_allowance(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each repository of a nested dozen looks through all below it."""
     inner = [make_repository(house.repo / f"r{number}") for number in range(3)]
