@@ -1647,6 +1647,7 @@ fd fdfind | 1 | | -x -X --exec --exec-batch
 sort | 1 | | -o --output -T --compress-program --files0-from
 rg | 1 | | --pre --hostname-bin --search-zip -z
 ss | 1 | | -D -K --diag --kill
+unzip | 1 | | -d -o -:
 cp | 1 | | -r -R -a -t --recursive --archive --target-directory
 mv ln | 1 | | -t --target-directory
 curl | 1 | | -K --config --engine --unix-socket --abstract-unix-socket
@@ -1676,30 +1677,31 @@ docker podman | 2 | run exec create attach start plugin context unshare cp exten
 docker+compose podman+compose docker+container podman+container | 3 | run exec create attach start cp |
 docker+image docker+volume docker+network docker+system podman+image podman+volume podman+network docker+service \
     docker+stack docker+swarm docker+model docker+sandbox podman+pod podman+kube podman+machine podman+play \
+    docker+manifest docker+node docker+secret docker+config docker+trust podman+secret podman+manifest \
     | 3 | create deploy update run exec ssh play kube join build |
 docker-compose | 2 | run exec | -f --file --project-directory --env-file
 kubectl | 2 | exec run debug attach plugin edit proxy cp krew config | --kubeconfig --kuberc --raw \
     --helm-command --enable-alpha-plugins --enable-exec -s --server --cluster --context --user --token --as \
     --insecure-skip-tls-verify --tls-server-name --certificate-authority --client-certificate --client-key
-kubectl+rollout kubectl+create | 3 | |
-helm | 2 | plugin | --post-renderer --kubeconfig --registry-config --kube-apiserver --kube-context --kube-token \
+kubectl+rollout kubectl+create kubectl+auth kubectl+certificate kubectl+set | 3 | |
+helm | 2 | plugin | --post-renderer --kubeconfig --registry-config --repo --kube-apiserver --kube-context --kube-token \
     --kube-as-user --kube-ca-file --kube-insecure-skip-tls-verify --kube-tls-server-name
 helm+repo | 3 | add |
-helm+get helm+show | 3 | |
+helm+get helm+show helm+registry helm+dependency helm+search | 3 | |
 terraform tofu | 2 | console | -chdir -plugin-dir -config
 terraform+state terraform+workspace | 3 | |
 systemctl | 2 | edit link set-environment import-environment enable reenable poweroff reboot halt \
     soft-reboot kexec switch-root rescue emergency isolate | -H -M --host --machine --root --image
-gh | 3 | alias extension extensions ext codespace cs co config copilot agent agents agent-task agent-tasks | --hostname
-gh+repo | 3 | clone fork sync |
+gh | 3 | alias extension extensions ext codespace cs co config copilot agent agents agent-task agent-tasks \
+    skill skills | --hostname
+gh+repo | 3 | clone fork sync deploy-key autolink |
 gh+gist | 3 | clone |
-gh+pr | 3 | checkout co |
+gh+pr | 3 | checkout co | -d --delete-branch
 gh+status | 2 | |
 gh+api | 2 | | -X --method -f -F --field --raw-field --input
 aws | 3 | configure ssm ecs | --endpoint-url --ca-bundle --profile --no-verify-ssl
 gcloud | 3 | config components alpha beta preview | --configuration --flags-file --account --project \
     --impersonate-service-account
-gcloud+compute gcloud+container | 4 | ssh scp |
 az | 3 | extension alias config ssh rest | --subscription
 pytest tox nox mypy ruff black eslint prettier jest vitest tsc | 1 | |
 just | 2 | | -f -d -c --justfile --working-directory --shell --shell-arg --set --dotenv-path --chooser --command
@@ -1716,6 +1718,7 @@ apt apt-get | 2 | edit-sources shell satisfy | -o -c -t -a --option --config-fil
 brew | 2 | tap bundle ruby irb sh test create run exec edit alias unalias config | --config
 dnf | 2 | shell config alias copr config-manager | --config --setopt --installroot --enableplugin \
     --repofrompath --nogpgcheck --no-gpgchecks
+brew+services dnf+group dnf+module dnf+history | 3 | |
 gem snap flatpak pre-commit playwright alembic rails turbo nx vercel fly flyctl wrangler netlify firebase \
     pulumi cdk sam serverless sls expo eas ng hugo jekyll skaffold tilt earthly | 2 | \
     run exec runner console ssh shell edit alias config remote-add remote-modify | --config
@@ -1723,6 +1726,8 @@ gem snap flatpak pre-commit playwright alembic rails turbo nx vercel fly flyctl 
 # Programs that install, with root's rights mostly, also a file that caged code may have made.
 _INSTALL = frozenset("apt apt-get dnf brew snap flatpak conda mamba pixi".split())
 _PACKAGES = (".deb", ".rpm", ".rb", ".snap", ".flatpak", ".flatpakref", ".conda", ".bz2", ".yml", ".yaml", ".toml")
+# Programs that carry out what they are told at an address, in a cluster.
+_APPLY = frozenset(["helm", "kubectl"])
 # Programs that speak to a host named in an argument: a host that is not plain ASCII is never covered.
 _NETWORKED = frozenset("curl wget gh ping dig host nslookup whois docker podman helm pip pip3 npm".split())
 # Programs that run project code, which caged code may have changed since a person said Always.
@@ -1763,6 +1768,7 @@ _GH_GIT = {
 # look there for what the script loads (php, lua, java).
 _NOTHING_ELSE = frozenset("python pypy node nodejs ruby perl".split())
 _CLOUDS = frozenset("aws az gcloud".split())
+_NESTED = frozenset(["az", "gcloud"])  # groups in groups: what is to be done stands at any depth before the options
 # Their words, at any depth, that run what further words say on another machine.
 _REMOTE = frozenset("ssh scp exec execute-command run-command command send-command start-session".split())
 
@@ -1848,6 +1854,8 @@ def _table_key(argv: tuple[str, ...], base: str) -> tuple[str, ...] | None:
         return None
     if base in _CLOUDS and not _REMOTE.isdisjoint(argv):
         return None
+    if base in _APPLY and any("://" in word for word in argv):
+        return None
     if base in _INSTALL and any(
         _is_package_file(word) or (base == "brew" and _is_of_others(word)) for word in argv[1:]
     ):
@@ -1857,12 +1865,22 @@ def _table_key(argv: tuple[str, ...], base: str) -> tuple[str, ...] | None:
             return None
         return argv[:1] if base in RUNNERS else _exact_key(argv)
     depth = second[0] if argv[1:] and second is not _NO_ROW else first[0]
+    if base in _NESTED:
+        depth = next((at for at, word in enumerate(argv) if at >= depth and word[:1] == "-"), len(argv))
+        if base == "gcloud" and _may_go_on(argv[depth:]):
+            return None
     for at, word in enumerate(argv[1:depth]):
         if not _is_key_word(word) or word[0] in "-+@" or word in (first[1], second[1], _NONE)[min(at, 2)]:
             return None
         if at == 0 and ("/" in word or "." in word):  # a script, where a subcommand should stand
             return None
     return argv[:depth]
+
+
+def _may_go_on(words: tuple[str, ...]) -> bool:
+    """Is one of these a further word of the command, behind an option that may be one without a value?"""
+    pairs = enumerate(words[1:])
+    return any(word[:1] != "-" and words[at][:1] == "-" and "=" not in words[at] for at, word in pairs)
 
 
 def _is_of_others(word: str) -> bool:
@@ -2011,9 +2029,10 @@ def is_project_runner(argv: tuple[str, ...], cwd: str | None = None) -> bool:
     if stem == "python":
         return argv[1:2] == ("-m",)
     name = base if base in RUNNERS else stem
-    if name[:4] == "git-":
-        return True
-    return name in RUNNERS and (name not in _RUN_BY or (len(argv) > 1 and argv[1] in _RUN_BY[name]))
+    if name not in RUNNERS:
+        head = name.partition("-")[0]  # of git-lfs, cargo-watch, which git and cargo start by their last word
+        return head != name and (head == "git" or head in RUNNERS)
+    return name not in _RUN_BY or (len(argv) > 1 and argv[1] in _RUN_BY[name])
 
 
 def brings_files(line: Iterable[tuple[str, ...]]) -> bool:

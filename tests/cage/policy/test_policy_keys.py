@@ -56,6 +56,22 @@ KEYS = {  # text: the keys, words joined by a blank
     "aws s3 cp a b": ["aws s3 cp"],
     "gcloud compute instances list": ["gcloud compute instances list"],
     "az vm list": ["az vm list"],
+    "az network vnet subnet delete -g x -n y": ["az network vnet subnet delete"],
+    "gcloud sql instances delete x": ["gcloud sql instances delete x"],
+    "gcloud run services list --region=x --format=json": ["gcloud run services list"],
+    "gcloud iam service-accounts keys create": ["gcloud iam service-accounts keys create"],
+    "docker node rm x": ["docker node rm"],
+    "docker secret ls": ["docker secret ls"],
+    "podman manifest push x": ["podman manifest push"],
+    "kubectl auth can-i get pods": ["kubectl auth can-i"],
+    "kubectl certificate approve x": ["kubectl certificate approve"],
+    "kubectl set image deployment/x a=b": ["kubectl set image"],
+    "helm registry login x": ["helm registry login"],
+    "helm install x bitnami/nginx": ["helm install"],
+    "brew services list": ["brew services list"],
+    "dnf group install x": ["dnf group install"],
+    "gh pr close 5": ["gh pr close"],
+    "unzip -l x.zip": ["unzip"],
     "make": ["make"],
     "make build": ["make build"],
     "make -j4 build test": ["make build test"],
@@ -157,7 +173,14 @@ NO_KEY = {
         aws s3 rm x --profile prod; gcloud sql instances delete x --project prod; az vm delete x --subscription y""",
     "commands for another machine": """az vm run-command invoke --scripts x; az aks command invoke -c x
         az containerapp exec -n x; az rest --method delete""",
-    "what others publish, or nobody signed": """brew install evil/tap/x; brew tap evil/tap; dnf install --nogpgcheck x
+    "a word of the command may stand behind an option": """gcloud sql instances --quiet delete x
+        gcloud sql --format json instances list; az network --x vnet delete; gcloud sql instances list --format json""",
+    "more than was meant": """gh repo deploy-key add k; gh repo autolink create; gh skill install a/b
+        gh pr close 5 -d; gh pr close 5 --delete-branch; gh pr close 5 --delete; unzip -o x.zip; unzip x.zip -d /home
+        unzip -qo x.zip; unzip -: x.zip""",
+    "what others publish, or nobody signed": """helm install x oci://a.example/b; helm upgrade x https://a.example/b.tgz
+        helm install x y --repo https://a.example; kubectl apply -f https://a.example/x.yaml
+        brew install evil/tap/x; brew tap evil/tap; dnf install --nogpgcheck x
         brew tap homebrew/x git@a.example:x.git; brew tap homebrew/x directory; dnf copr enable evil/x
         dnf config-manager --add-repo https://a.example; flatpak remote-add x https://a.example
         helm repo add x https://a.example
@@ -279,9 +302,10 @@ RUNNERS = """gem install x; wrangler deploy; cdk deploy
         make x; npm test; npm run build; pnpm build; yarn x; bun run x; pytest; cargo test; go run ./x
     go test ./...
     go generate; tox; nox; gradle build; mvn test; just x; rake x; python3 -m pytest; docker compose up
-    docker build .; /usr/bin/make x; jest; eslint .; terraform plan; pip install ."""
+    docker build .; cargo-watch; cargo-nextest run; pip-compile; npm-run-all x; git-lfs pull
+    /usr/bin/make x; jest; eslint .; terraform plan; pip install ."""
 NO_RUNNERS = """ls; touch x; grep x; docker ps; go mod tidy; curl x; gh pr view; kubectl get pods; sbox x; go
-    docker; python3 /usr/lib/x.py"""
+    docker; python3 /usr/lib/x.py; ssh-keygen; apt-get update"""
 
 
 def test_programs_that_run_project_code() -> None:
