@@ -46,7 +46,9 @@ FILE_TOOLS = {  # the field that names the file, and the fields that name no fil
 GUARDED_NAMES = frozenset(
     """.git .claude .mcp.json .claude.json .vscode .idea .envrc .direnv .cursor .codex .gemini .opencode .windsurf .zed
     .cline .clinerules .copilot .github/hooks .github/copilot .openclaw .hermes .kiro .roo .continue .qwen .kilocode
-    .amazonq .junie .trae .augment .factory .hg .jj .crush crush.json .crush.json .helix .aider.conf.yml
+    .amazonq .junie .trae .augment .factory .agents .agent .claude-plugin .pi .vibe .forge .grok .kimi .qoder .iflow
+    .codebuddy .codeium .goose .antigravity .rovodev .fleet .lapce .vim .nvim .lvimrc .dir-locals.el .autoenv
+    .autoenv.zsh .renviron .rdata .ghci .octaverc .hg .jj .crush crush.json .crush.json .helix .aider.conf.yml
     .devcontainer .devcontainer.json .husky .githooks .ssh .gnupg .netrc .exrc .nvimrc .vimrc .nvim.lua .gdbinit
     .lldbinit .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin
     .zlogout .kshrc .cshrc .tcshrc .login .logout .inputrc .xprofile .xsessionrc .xinitrc .pythonrc .pythonrc.py
@@ -60,7 +62,12 @@ GUARDED_CACHES = tuple(
     zinit antidote antigen sheldon oh-my-zsh* oh-my-posh starship zoxide carapace direnv mise asdf fish bash* rofi gem
     bundle composer torch_extensions torch triton jedi claude* codex* gemini* helm krew act gradle maven
     coursier opencode* copilot* github-copilot* amp* goose* qwen* wal gstreamer-1.0 guile flashinfer vllm
-    typescript trunk dprint rebar3 r numba tvm mill sbt zellij luarocks lua-language-server""".split()
+    typescript trunk dprint rebar3 r numba tvm mill sbt zellij luarocks lua-language-server
+    pipx pex pants nce scie* nuitka parso yapf modelscope taichi warp tinygrad modular pocl mesa* xonsh prezto antibody
+    blesh thefuck prisma next-swc hardhat-nodejs firebase pkg tauri wasmtime .wasm-pack dotslash rattler devbox dagger
+    terragrunt vcpkg homebrew winetricks dune crystal nim* common-lisp swiftpm org.swift* clang cabal hie-bios ghcide
+    jdtls metals bloop scala* jna fnm* mozilla thunderbird librewolf chromium google google-chrome* bravesoftware
+    microsoft-edge* vivaldi* ksycoca* sessions menus""".split()
 )
 
 # ---------------------------------------------------------------- the one reading of shell text
@@ -1029,7 +1036,8 @@ _OWN_VALUES = {
     **dict.fromkeys("core.worktree core.gitproxy core.alternaterefscommand submodule.*.update".split(), _NONE),
     **dict.fromkeys("remote.*.url remote.*.pushurl remote.*.push remote.*.vcs".split(), _NONE),
     **dict.fromkeys("remote.*.uploadpack remote.*.receivepack branch.*.remote branch.*.pushremote".split(), _NONE),
-    **dict.fromkeys("diff.*.command diff.*.textconv merge.*.driver".split(), _NONE),
+    **dict.fromkeys("diff.*.command diff.*.textconv merge.*.driver hook.*.command".split(), _NONE),
+    "trailer.*.command": _NONE,  # what the agent gives to --trailer becomes part of its shell text
     # what `git lfs install` writes: the one filter known to run the same program whatever the repository says
     "filter.*.clean": frozenset(["git-lfs clean -- %f"]),
     "filter.*.smudge": frozenset(["git-lfs smudge -- %f", "git-lfs smudge --skip -- %f"]),

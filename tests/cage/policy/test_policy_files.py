@@ -22,6 +22,7 @@ GREEN = """~/projects/app/a.txt; ~/projects/app/new.py; ~/projects/app/deep/er/n
     ~/projects/app/.claude/worktrees/one/src/a.py; ~/projects/app/.claude/worktrees/one/a; ~/projects/app/git/config
     ~/projects/app/gitlab; ~/projects/./app//a.txt; ~/projects/app/Ünï ☕.md; ~/projects/app/HEAD
     ~/projects/app/objects/a; ~/.cache/../projects/app/a.txt; ~/projects/app/claude/settings.json
+    ~/projects/app/AGENTS.md; ~/projects/app/agents/x.py; ~/.cache/nltk/x
     ~/projects/app/x.github; ~/projects/app/.github/hook; ~/projects/app/.github/x/hooks; ~/projects/app/hooks/x"""
 GATED = """~/x; ~/.bashrc; ~/.ssh/authorized_keys; ~/.claude/settings.json; ~/.config/x; ~/work/gh-issue/gh_issue.py
     /etc/passwd; /; /x; /tmp; /tmp/; ~/projects; ~/projects/; ~/projects/app; ~/projects/app/d/; ~/projects/../x
@@ -46,6 +47,11 @@ GATED = """~/x; ~/.bashrc; ~/.ssh/authorized_keys; ~/.claude/settings.json; ~/.c
     ~/projects/app/sub/.qwen/settings.json
     ~/.cache/opencode/node_modules/x/index.js; ~/.cache/my-tool/node_modules/x.js; ~/.cache/a/lib/site-packages/x.py
     ~/.cache/wal/colors.sh; ~/.cache/gstreamer-1.0/registry.x86_64.bin; ~/.cache/copilot/x; ~/.cache/R/renv/x
+    ~/.cache/pipx/x/bin/y; ~/.cache/prisma/master/x/libquery_engine.so.node; ~/.cache/parso/x.pkl; ~/.cache/JNA/temp/x
+    ~/.cache/next-swc/x; ~/.cache/mozilla/firefox/x/startupCache/y; ~/.cache/ksycoca5_en_x; ~/.cache/sessions/xfce4-x
+    ~/.cache/.wasm-pack/x; ~/.cache/mesa_shader_cache_db/x; ~/.cache/google-chrome/x; ~/.cache/rattler/cache/pkgs/x
+    ~/projects/app/.agents/skills/x/run.sh; ~/projects/app/.pi/extensions/x.ts; ~/projects/app/.vim/coc-settings.json
+    ~/projects/app/.dir-locals.el; ~/projects/app/.Renviron; ~/projects/app/.RData; ~/projects/.ghci
     ~/projects/app/.hg/hgrc; ~/projects/app/.jj/repo/config.toml
     ~/.cache/pypoetry/virtualenvs/x; ~/projects/app/.exrc; ~/projects/app/.direnv/x; ~/projects/app/.zed/tasks.json"""
 

@@ -803,12 +803,24 @@ def test_a_variable_that_loads_from_the_zone(name: str, house: House, monkeypatc
         "x = 1\n",
         '[remote "origin"]\n\tuploadpack = x\n',
         '[branch "main"]\n\tremote = x\n',
+        '[hook "x"]\n\tevent = pre-commit\n\tcommand = make lint\n',
+        '[trailer "x"]\n\tcommand = true\n',
         "\x00",
     ],
 )
 def test_own_settings_that_follow_the_repository(text: str, house: House) -> None:
     (house.home / ".gitconfig").write_text(text)
     assert house.bash("git status") == "gated"
+
+
+def test_a_trailer_that_the_persons_settings_put_into_a_shell_text(house: House) -> None:
+    line = f"git commit --allow-empty -m x --trailer \"x: ';echo > {house.outside}/x;'\""
+    text = "[trailer \"x\"]\n\tkey = x\n\t{} = git log -1 --author='$ARG'\n"
+    for key, verdict, runs in (("cmd", "green", False), ("command", "gated", True)):
+        (house.home / ".gitconfig").write_text(text.format(key))
+        assert house.bash(line) == verdict
+        run(line, house.repo, house)
+        assert (house.outside / "x").exists() == runs
 
 
 OWN = """# mine
