@@ -40,6 +40,21 @@ void guard(Search *search, const char *path) {
     if (exists(path)) add(&search->guards, path);
 }
 
+/* What cannot be looked at can hold anything, and its owner, the command, can open it again: it reads as empty. */
+bool hide_closed(Search *search, const char *directory) {
+    struct stat info;
+    if (errno != EACCES) return false;
+    if (!lstat(near(directory), &info) && info.st_uid != geteuid() && access(near(directory), X_OK)) return false;
+    add_once(&search->hides, directory);
+    return true;
+}
+
+DIR *list(Search *search, const char *directory) {
+    DIR *opened = opendir(near(directory));
+    if (!opened) hide_closed(search, directory);
+    return opened;
+}
+
 /* Every directory from below the writable one down to `path`. */
 void pin(Search *search, const char *zone, const char *path) {
     if (!is_below(path, zone) || !strcmp(path, zone)) return;
@@ -93,7 +108,7 @@ void guard_named(Search *search, const char *zone, const char *base, const char 
 bool guard_entry(Search *search, const char *zone, const char *directory, const char *name) {
     const char *path = text("%s/%s", directory, name);
     struct stat info;
-    if (lstat(near(path), &info)) return false;
+    if (lstat(near(path), &info)) return hide_closed(search, directory);
     if (S_ISLNK(info.st_mode))
         guard_named(search, zone, directory, name);
     else
@@ -141,8 +156,22 @@ void guard_tool_files(Search *search, const char *zone, const char *directory) {
     }
 }
 
+/* Repositories in a repository. Not as deep as elsewhere: it can hold any number of directories. */
+static void look_inside(Search *search, const char *zone, const char *path, int depth) {
+    DIR *directory = list(search, path);
+    struct dirent *entry;
+    while (directory && (entry = readdir(directory))) {
+        if ((entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN) || !strcmp(entry->d_name, ".git") ||
+            !strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+            continue;
+        const char *below = text("%s/%s", path, entry->d_name);
+        if (!look_for_repository(search, zone, below) && depth > 1) look_inside(search, zone, below, depth - 1);
+    }
+    if (directory) closedir(directory);
+}
+
 static void look_below(Search *search, const char *zone, const char *path, int depth, int most) {
-    DIR *directory = opendir(near(path));
+    DIR *directory = list(search, path);
     struct dirent *entry;
     while (directory && (entry = readdir(directory))) {
         if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
@@ -159,7 +188,11 @@ static void look_below(Search *search, const char *zone, const char *path, int d
         if (S_ISSOCK(info.st_mode) || S_ISFIFO(info.st_mode)) add(&search->hides, below);
         if (!S_ISDIR(info.st_mode)) continue;
         if (depth == DEPTH_PROJECTS) guard_settings(search, zone, below);
-        if (look_for_repository(search, zone, below) || look_for_bare_repository(search, zone, below)) continue;
+        if (look_for_repository(search, zone, below)) {
+            look_inside(search, zone, below, 1);
+            continue;
+        }
+        if (look_for_bare_repository(search, zone, below)) continue;
         const char *settings = text("%s/.claude", below);
         if (depth < most && !exists(settings)) add(&search->run->watched, settings);
         if (depth > 1) look_below(search, zone, below, depth - 1, most);
@@ -173,7 +206,9 @@ static void look_above(Search *search, const char *zone, const char *cwd) {
     char *path = text("%s", cwd);
     while (strlen(path) > strlen(zone)) {
         guard_settings(search, zone, path);
-        if (!look_for_repository(search, zone, path)) {
+        if (look_for_repository(search, zone, path)) {
+            look_inside(search, zone, path, 2);
+        } else {
             look_for_bare_repository(search, zone, path);
             guard_tool_files(search, zone, path);
             if (strcmp(path, cwd)) watch_git(search, path);
@@ -233,6 +268,10 @@ static bool is_hidden(const Run *run, const char *path) {
     return false;
 }
 
+static int by_name(const void *one, const void *other) {
+    return strcmp(*(char *const *)one, *(char *const *)other);
+}
+
 static void guard_zone(Run *run, const char *zone, int depth) {
     Search search = {.run = run};
     stand_in(zone);
@@ -249,7 +288,10 @@ static void guard_zone(Run *run, const char *zone, int depth) {
     pin_around(&search, zone, &search.hides);
     pin_around(&search, zone, &run->hidden);
     if (search.pins.count) step(run, SAVE, "", zone);
-    for (size_t i = 0; i < search.pins.count; i++) step(run, PIN, "", search.pins.at[i]);
+    /* each once, and what is above others first: a pin takes along the mounts that lie below it already */
+    if (search.pins.count) qsort(search.pins.at, search.pins.count, sizeof *search.pins.at, by_name);
+    for (size_t i = 0; i < search.pins.count; i++)
+        if (!i || strcmp(search.pins.at[i], search.pins.at[i - 1])) step(run, PIN, "", search.pins.at[i]);
     if (search.pins.count) step(run, COVER, "", zone);
     if (search.guards.count) step(run, VIEW, zone, "/run/.view");
     for (size_t i = 0; i < search.guards.count; i++)
@@ -268,22 +310,17 @@ void plan_guards(Run *run) {
     guard_zone(run, run->tmp, DEPTH_TMP);
 }
 
-/* With what is in it. By descriptors: an older cage, which still runs, may put links on the way. */
-static bool remove_entry(int parent, const char *name) {
-    if (!unlinkat(parent, name, 0)) return true;
-    if (errno != EISDIR && errno != EPERM) return false;
-    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
-    struct dirent *entry;
-    while (directory && (entry = readdir(directory)))
-        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) remove_entry(fd, entry->d_name);
-    if (directory) closedir(directory);
-    return !unlinkat(parent, name, AT_REMOVEDIR);
+/* Whether it is there now. The cage may have closed a directory over it, which was open when we looked at first. */
+static bool appeared(const char *path) {
+    if (exists(path)) return true;
+    int directory = errno == EACCES ? open_again(directory_of(path)) : -1;
+    if (directory >= 0) close(directory);
+    return directory >= 0 && exists(path);
 }
 
 static void take_away(const char *path) {
-    if (!exists(path)) return;
-    int directory = open_plainly(text("%.*s", (int)(strrchr(path, '/') - path), path));
+    if (!appeared(path)) return;
+    int directory = open_again(directory_of(path));
     bool removed = directory >= 0 && remove_entry(directory, strrchr(path, '/') + 1);
     if (directory >= 0) close(directory);
     say("%s appeared in the cage and %s: git outside would have run what it names.", path,
@@ -298,8 +335,10 @@ static void report_appeared(const char *path) {
 static void take_new_away(const char *path, const char *names) {
     bool stays = !strcmp(strrchr(path, '/'), "/modules");
     struct stat info;
+    if (!appeared(path)) return;
     if (!lstat(near(path), &info) && S_ISLNK(info.st_mode)) return take_away(path);
     DIR *directory = opendir(near(path));
+    if (!directory) return stays ? report_appeared(path) : take_away(path); /* git finds a name in it without a list */
     struct dirent *entry;
     while (directory && (entry = readdir(directory)))
         if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") && !strstr(names, text("/%s/", entry->d_name)))
@@ -313,5 +352,5 @@ void report_new_files(const Run *run) {
     for (size_t i = 0; i < run->removed.count; i++) take_away(run->removed.at[i]);
     for (size_t i = 0; i < run->listed.count; i += 2) take_new_away(run->listed.at[i], run->listed.at[i + 1]);
     for (size_t i = 0; i < run->watched.count; i++)
-        if (exists(run->watched.at[i])) report_appeared(run->watched.at[i]);
+        if (appeared(run->watched.at[i])) report_appeared(run->watched.at[i]);
 }

@@ -4,6 +4,8 @@
 
 #include "sbox.h"
 
+#include <dirent.h>
+
 typedef struct {
     Run *run;
     List found, gits;         /* worktrees of the repositories; git directories */
@@ -17,6 +19,8 @@ void add_once(List *list, const char *path);
 void pin(Search *search, const char *zone, const char *path); /* it and each directory above it */
 const char *resolve(Search *search, const char *zone, const char *path); /* links on the way are pinned; NULL in a circle */
 void guard(Search *search, const char *path);
+bool hide_closed(Search *search, const char *directory); /* after a look into it failed: true when the command could take one */
+DIR *list(Search *search, const char *directory);
 bool guard_entry(Search *search, const char *zone, const char *directory, const char *name);
 void guard_named(Search *search, const char *zone, const char *base, const char *value);
 void guard_settings(Search *search, const char *zone, const char *directory);

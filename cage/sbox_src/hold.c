@@ -30,9 +30,10 @@ static struct {
     struct timespec changed; /* when it was found so */
 } *known; /* one for each path in `held` */
 
-static bool is_at(const struct stat *opened, const char *path) {
+static bool is_at(const struct stat *opened, int place, const char *name) {
     struct stat named;
-    return !lstat(near(path), &named) && opened->st_ino == named.st_ino && opened->st_dev == named.st_dev;
+    return !fstatat(place, name, &named, AT_SYMLINK_NOFOLLOW) && opened->st_ino == named.st_ino &&
+           opened->st_dev == named.st_dev;
 }
 
 static bool is_marked(int fd) {
@@ -54,26 +55,34 @@ static bool holds_nothing(int fd) {
 }
 
 /* `name` lies in the directory `place`, opened so that no cage which still runs can lead it elsewhere. */
-static void put_away(int fd, const char *path, const char *parking, bool untouched, int place) {
+static int put_away(int fd, const char *path, const char *parking, bool untouched, int place) {
     const char *name = strrchr(path, '/') + 1;
     if (!*parking || !untouched || renameat2(place, name, yard_fd, parking, RENAME_NOREPLACE))
-        unlinkat(place, name, AT_REMOVEDIR); /* only if it is empty */
-    else if (!holds_nothing(fd) && renameat2(yard_fd, parking, place, name, RENAME_NOREPLACE))
+        return unlinkat(place, name, AT_REMOVEDIR); /* only if it is empty */
+    if (!holds_nothing(fd) && renameat2(yard_fd, parking, place, name, RENAME_NOREPLACE))
         say("what was just written to %s is in ~/.local/state/sbox/yard/%s.", path, parking); /* from outside */
+    return 0;
+}
+
+static int let_one_go(size_t i, int place) {
+    struct stat now;
+    const char *path = held.at[i];
+    if (place < 0 || fstat(known[i].lock, &now)) return -1;
+    if (!is_at(&now, place, strrchr(path, '/') + 1)) return -1;
+    bool untouched = now.st_mtim.tv_sec == known[i].changed.tv_sec && now.st_mtim.tv_nsec == known[i].changed.tv_nsec;
+    return put_away(known[i].lock, path, parkings.at[i], untouched, place);
 }
 
 /* At the end, however it comes: nothing of the cage runs any more. */
 void let_go(void) {
-    struct stat now, named;
     for (size_t i = 0; i < held.count; i++) {
-        const char *path = held.at[i], *name = strrchr(path, '/');
-        if (!flock(known[i].lock, LOCK_EX | LOCK_NB) && !fstat(known[i].lock, &now) && now.st_mode & S_ISVTX) {
-            int place = open_plainly(text("%.*s", (int)(name - path), path));
-            if (place >= 0 && !fstatat(place, name + 1, &named, AT_SYMLINK_NOFOLLOW) && now.st_ino == named.st_ino &&
-                now.st_dev == named.st_dev)
-                put_away(known[i].lock, path, parkings.at[i],
-                         now.st_mtim.tv_sec == known[i].changed.tv_sec && now.st_mtim.tv_nsec == known[i].changed.tv_nsec,
-                         place);
+        const char *directory = directory_of(held.at[i]);
+        if (!flock(known[i].lock, LOCK_EX | LOCK_NB) && is_marked(known[i].lock)) {
+            int place = open_plainly(directory);
+            bool closed = let_one_go(i, place) && errno == EACCES; /* in the cage: it was open when this one was made */
+            if (place >= 0) close(place);
+            place = closed ? open_again(directory) : -1;
+            let_one_go(i, place);
             if (place >= 0) close(place);
         }
         close(known[i].lock);
@@ -94,32 +103,32 @@ static void keep(const char *path, const char *parking, int fd, Holding found, c
 
 /* The parked directory put back in its place, with a shared lock; -1 when there is none, or not an empty one: an older
  * cage, which could write there when it was in its place, may still have it open. */
-static int fetch(const char *path, const char *parking) {
+static int fetch(int place, const char *name, const char *parking) {
     struct stat info;
     int fd = *parking ? openat(yard_fd, parking, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NOATIME) : -1;
     if (fd < 0) return -1;
-    if (holds_nothing(fd) && !renameat2(yard_fd, parking, AT_FDCWD, near(path), RENAME_NOREPLACE) &&
-        !flock(fd, LOCK_SH | LOCK_NB) && !fstat(fd, &info) && is_at(&info, path))
+    if (holds_nothing(fd) && !renameat2(yard_fd, parking, place, name, RENAME_NOREPLACE) &&
+        !flock(fd, LOCK_SH | LOCK_NB) && !fstat(fd, &info) && is_at(&info, place, name))
         return fd;
     close(fd);
     return -1;
 }
 
-/* The directory at `path`, made when missing, with a shared lock; -1 with errno. */
-static int open_locked(const char *path, const char *parking) {
+/* The directory `name` in `place`, made when missing, with a shared lock; -1 with errno. */
+static int open_locked(int place, const char *name, const char *parking) {
     struct stat info;
     for (int i = 0; i < TRIES; i++) {
-        int fetched = fetch(path, parking);
+        int fetched = fetch(place, name, parking);
         if (fetched >= 0) return fetched;
         mode_t mask = umask(022); /* other users have to be able to lock it */
-        bool made = !mkdir(near(path), S_ISVTX | 0755) || errno == EEXIST;
+        bool made = !mkdirat(place, name, S_ISVTX | 0755) || errno == EEXIST;
         umask(mask);
         if (!made) return -1;
-        int fd = open(near(path), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        int fd = openat(place, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0 && errno != ENOENT) return -1;
         if (fd < 0) continue; /* another run has just removed it */
         bool locked = !flock(fd, LOCK_SH | LOCK_NB);
-        if (locked && !fstat(fd, &info) && is_at(&info, path)) return fd;
+        if (locked && !fstat(fd, &info) && is_at(&info, place, name)) return fd;
         bool busy = !locked && errno == EWOULDBLOCK;
         if (!locked && (!busy || !is_marked(fd))) return fd; /* a file system without locks, or not ours to remove */
         close(fd);
@@ -129,9 +138,9 @@ static int open_locked(const char *path, const char *parking) {
 }
 
 /* Whether this user, without root's rights, can make a file in the directory. */
-static bool can_be_filled(const char *directory, const struct stat *info) {
+static bool can_be_filled(int directory, const struct stat *info) {
     if (info->st_uid == geteuid()) return true;
-    return geteuid() ? !access(near(directory), W_OK) : (info->st_mode & (S_IWGRP | S_IWOTH)) != 0;
+    return geteuid() ? !faccessat(directory, ".", W_OK, 0) : (info->st_mode & (S_IWGRP | S_IWOTH)) != 0;
 }
 
 /* Named after the directory, whatever that is called later. */
@@ -140,17 +149,16 @@ static const char *parking_of(const struct stat *directory, const char *yard) {
     return yard && yard_fd >= 0 ? text("%lx-%lx", (long)directory->st_dev, (long)directory->st_ino) : "";
 }
 
-Holding hold(const char *directory, const char *path, const char *yard) {
+static Holding hold_in(int place, const char *path, const char *yard) {
     struct stat info, above;
-    for (size_t i = held.count; i-- > 0;)
-        if (!strcmp(held.at[i], path)) return known[i].found;
-    if (stat(near(directory), &above)) return NOTHING;
-    bool missing = lstat(near(path), &info) != 0;
+    const char *name = strrchr(path, '/') + 1;
+    if (fstat(place, &above)) return NOTHING;
+    bool missing = fstatat(place, name, &info, AT_SYMLINK_NOFOLLOW) != 0;
     if (!missing && S_ISLNK(info.st_mode)) return LINKED;
     if (!missing && !S_ISDIR(info.st_mode)) return FILES;
-    if (missing && !can_be_filled(directory, &above)) return NOTHING;
+    if (missing && !can_be_filled(place, &above)) return NOTHING;
     const char *parking = parking_of(&above, yard);
-    int fd = open_locked(path, missing ? parking : ""), error = errno;
+    int fd = open_locked(place, name, missing ? parking : ""), error = errno;
     if (fd >= 0) {
         bool empty = !fstat(fd, &info) && info.st_mode & S_ISVTX && holds_nothing(fd);
         keep(path, parking, fd, empty ? PLACEHOLDER : FILES, &info);
@@ -161,4 +169,14 @@ Holding hold(const char *directory, const char *path, const char *yard) {
     if (error == EACCES || error == EPERM) return UNWRITABLE;
     fail("%s cannot be held against a change (%s). Nothing was run.", path,
          error == EWOULDBLOCK ? "another program keeps it locked: see lslocks" : strerror(error));
+}
+
+/* The directory is opened first: an older cage may put a link in its place, and nothing is made where that leads. */
+Holding hold(const char *directory, const char *path, const char *yard) {
+    for (size_t i = held.count; i-- > 0;)
+        if (!strcmp(held.at[i], path)) return known[i].found;
+    int place = open_plainly(directory);
+    Holding found = place < 0 ? NOTHING : hold_in(place, path, yard);
+    if (place >= 0) close(place);
+    return found;
 }

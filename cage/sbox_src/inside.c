@@ -88,11 +88,14 @@ static int make_link(const char *target, const char *path) {
 
 enum { KEPT = ST_RDONLY | ST_NOSUID | ST_NODEV | ST_NOEXEC }; /* flags that the host set may not be left out; MS_… are the same */
 
-static int make_read_only(const char *path) {
-    struct statvfs info;
-    if (statvfs(path, &info)) return -1;
-    if (info.f_flag & ST_RDONLY) return 0; /* as all is that lies outside the writable directories */
-    return mount(NULL, path, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | (info.f_flag & KEPT), NULL);
+struct mount_attributes {
+    uint64_t set, clear, propagation, user_namespace;
+};
+
+/* `how`: 0 for this mount alone, AT_RECURSIVE for those below it as well, which would stay writable. */
+static int make_read_only(const char *path, unsigned how) {
+    struct mount_attributes seal = {.set = 1 /* MOUNT_ATTR_RDONLY */};
+    return (int)syscall(SYS_mount_setattr, AT_FDCWD, path, how, &seal, sizeof seal);
 }
 
 static int show(int source, const char *target, bool writable) {
@@ -101,7 +104,7 @@ static int show(int source, const char *target, bool writable) {
     if (fstat(source, &info)) return -1;
     S_ISDIR(info.st_mode) ? make_directory(target) : make_file(target);
     if (mount(fd_path(source), target, NULL, MS_BIND | MS_REC, NULL)) return -1;
-    return writable ? 0 : make_read_only(target);
+    return writable ? 0 : make_read_only(target, AT_RECURSIVE);
 }
 
 static int show_device(int source, const char *target) {
@@ -142,7 +145,7 @@ static int pin(const char *path) {
 }
 
 static int lock(const char *path) {
-    return mount(path, path, NULL, MS_BIND | MS_REC, NULL) ? -1 : make_read_only(path);
+    return mount(path, path, NULL, MS_BIND | MS_REC, NULL) ? -1 : make_read_only(path, AT_RECURSIVE);
 }
 
 /* The real cache below, this cage's writes above; where the kernel has no such overlay, the writes alone. */
@@ -164,7 +167,7 @@ static int take(Mounts *mounts, char kind, int source, const char *from, const c
     switch (kind) {
     case ZONE: return 0; /* made already */
     case EMPTY: return mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755");
-    case SEAL: return make_read_only(target);
+    case SEAL: return make_read_only(target, 0);
     case SHOW: return show(source, target, false);
     case WRITE: return show(source, target, true);
     case DEVICE: return show_device(source, target);
@@ -187,8 +190,8 @@ static int take(Mounts *mounts, char kind, int source, const char *from, const c
         return 0;
     case VIEW:
         mkdir(target, 0700);
-        return mount(from, target, NULL, MS_BIND | MS_REC, NULL) ? -1 : make_read_only(target);
-    case GUARD: return unless_gone(mount(from, near(target), NULL, MS_BIND, NULL));
+        return mount(from, target, NULL, MS_BIND | MS_REC, NULL) ? -1 : make_read_only(target, AT_RECURSIVE);
+    case GUARD: return unless_gone(mount(from, near(target), NULL, MS_BIND | MS_REC, NULL));
     case HOLD: return mount(from, near(target), NULL, MS_BIND, NULL);
     case DONE: return umount2(target, MNT_DETACH) ? -1 : rmdir(target);
     case LOCK: return lock(target);
@@ -198,10 +201,8 @@ static int take(Mounts *mounts, char kind, int source, const char *from, const c
 
 /* Everything but /proc itself; nothing is left out, or it fails. */
 static int make_all_read_only(void) {
-    struct {
-        uint64_t set, clear, propagation, user_namespace;
-    } seal = {.set = 1 /* MOUNT_ATTR_RDONLY */}, open = {.clear = 1};
-    if (syscall(SYS_mount_setattr, AT_FDCWD, "/", AT_RECURSIVE, &seal, sizeof seal)) return -1;
+    struct mount_attributes open = {.clear = 1};
+    if (make_read_only("/", AT_RECURSIVE)) return -1;
     return (int)syscall(SYS_mount_setattr, AT_FDCWD, "/proc", 0, &open, sizeof open);
 }
 

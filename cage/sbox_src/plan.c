@@ -6,7 +6,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <glob.h>
 #include <limits.h>
 #include <linux/openat2.h>
@@ -48,6 +47,10 @@ const char *near(const char *path) {
     return *name ? name : path;
 }
 
+const char *directory_of(const char *path) {
+    return text("%.*s", (int)(strrchr(path, '/') - path), path);
+}
+
 bool exists(const char *path) {
     struct stat ignored;
     return lstat(near(path), &ignored) == 0;
@@ -56,6 +59,23 @@ bool exists(const char *path) {
 int open_plainly(const char *directory) {
     struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS};
     return (int)syscall(SYS_openat2, AT_FDCWD, near(directory), &how, sizeof how);
+}
+
+/* True when its owner had no right to something in it and has now. */
+static bool open_up(int directory) {
+    struct stat info;
+    return faccessat(directory, ".", R_OK | W_OK | X_OK, 0) && errno == EACCES && !fstat(directory, &info) &&
+           !chmod(text("/proc/self/fd/%d", directory), (info.st_mode & 07777) | 0700);
+}
+
+int open_again(const char *directory) {
+    int fd = open_plainly(directory);
+    if (fd < 0 && errno == EACCES && strrchr(directory, '/') > directory) {
+        int above = open_again(directory_of(directory));
+        if (above >= 0) close(above), fd = open_plainly(directory);
+    }
+    if (fd >= 0 && open_up(fd)) say("%s was closed in the cage. Its owner's rights are given back.", directory);
+    return fd;
 }
 
 bool is_below(const char *path, const char *directory) {
@@ -103,8 +123,8 @@ static const char *zone_directory(const Run *run, const char *name) {
     if (!exists(path)) mkdir(path, 0755);
     const char *target = realpath(path, NULL);
     struct stat info;
-    if (!target || stat(target, &info) || !S_ISDIR(info.st_mode))
-        fail("~/%s is not a usable directory. Make it: mkdir -p ~/%s", name, name);
+    if (!target || stat(target, &info) || !S_ISDIR(info.st_mode) || access(target, R_OK | X_OK))
+        fail("~/%s is not a usable directory. Make it: mkdir -p ~/%s; chmod u+rwx ~/%s", name, name, name);
     const char *hidden = text("%s/.", run->home);
     if (is_system_directory(target) || is_below(run->home, target) ||
         (strcmp(target, path) && !strncmp(target, hidden, strlen(hidden))))
@@ -125,17 +145,25 @@ void find_places(Run *run) {
     run->cache = zone_directory(run, ".cache");
 }
 
-static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where) {
-    (void)info, (void)kind, (void)where;
-    return remove(path), 0;
+/* By descriptors: a path in it can be too long, and an older cage, which still runs, may put links on the way. */
+bool remove_entry(int parent, const char *name) {
+    if (!unlinkat(parent, name, 0)) return true;
+    if (errno != EISDIR && errno != EPERM) return false;
+    int place = openat(parent, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (place < 0) return false;
+    open_up(place);
+    int fd = openat(place, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    close(place);
+    DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
+    struct dirent *entry;
+    while (directory && (entry = readdir(directory)))
+        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) remove_entry(fd, entry->d_name);
+    if (directory) closedir(directory);
+    return !unlinkat(parent, name, AT_REMOVEDIR);
 }
 
-/* The layer's own directories are without rights for anyone until they are given back. */
 void remove_tree(const char *path) {
-    chmod(text("%s/work/work", path), 0700);
-    chmod(text("%s/work/work/incompat", path), 0700);
-    chmod(text("%s/work/work/incompat/volatile", path), 0700);
-    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+    remove_entry(AT_FDCWD, path);
 }
 
 /* Layers of runs that were killed. */

@@ -5,10 +5,12 @@
 #include "sbox.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { MOST_NAMES = 100 };
 
@@ -102,15 +104,19 @@ static void guard_git_directory(Search *search, const char *zone, const char *gi
 
 /* .git/modules and .git/worktrees; a submodule whose name has a slash lies a directory deeper. */
 static void guard_git_directories(Search *search, const char *zone, const char *parent) {
-    DIR *directory = opendir(near(parent));
+    DIR *directory = list(search, parent);
     struct dirent *entry;
     while (directory && (entry = readdir(directory))) {
         const char *below = text("%s/%s", parent, entry->d_name);
         if (entry->d_name[0] == '.') continue;
-        if (exists(text("%s/HEAD", below)))
+        if (entry->d_type != DT_DIR && !(below = resolve(search, zone, below))) continue;
+        if (!exists(text("%s/HEAD", below))) {
+            if (!hide_closed(search, below) && entry->d_type == DT_DIR) guard_git_directories(search, zone, below);
+        } else if (!is_below(below, zone)) { /* a link */
+            guard_configured(search, zone, below, text("%s/..", below));
+        } else if (!is_in(&search->gits, below)) {
             guard_git_directory(search, zone, below, text("%s/..", below));
-        else if (entry->d_type == DT_DIR)
-            guard_git_directories(search, zone, below);
+        }
     }
     if (directory) closedir(directory);
 }
@@ -118,7 +124,7 @@ static void guard_git_directories(Search *search, const char *zone, const char *
 /* A hook that is a link is the file that it leads to. */
 static void guard_linked_hooks(Search *search, const char *zone, const char *git) {
     const char *hooks = text("%s/hooks", git);
-    DIR *directory = opendir(near(hooks));
+    DIR *directory = list(search, hooks);
     struct dirent *entry;
     while (directory && (entry = readdir(directory)))
         if (entry->d_type == DT_LNK) guard_named(search, zone, hooks, entry->d_name);
@@ -137,6 +143,7 @@ static void list_entries(Search *search, const char *zone, const char *git) {
         }
         DIR *directory = opendir(near(path));
         struct dirent *entry;
+        if (!directory && hide_closed(search, path)) continue;
         while (directory && (entry = readdir(directory)))
             if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) names = text("%s%s/", names, entry->d_name);
         if (directory) closedir(directory);
@@ -152,6 +159,7 @@ static void guard_git_directory(Search *search, const char *zone, const char *gi
     if (!exists(git)) return;
     add(&search->gits, git);
     pin(search, zone, git);
+    if (access(near(git), R_OK | X_OK) && hide_closed(search, git)) return;
     for (size_t i = 0; i < sizeof GIT_FILES / sizeof *GIT_FILES; i++) {
         bool there = guard_entry(search, zone, git, GIT_FILES[i]);
         if (!there && is_removed(GIT_FILES[i])) add(&search->run->removed, text("%s/%s", git, GIT_FILES[i]));
@@ -215,7 +223,7 @@ static void guard_repository(Search *search, const char *zone, const char *workt
 bool look_for_repository(Search *search, const char *zone, const char *directory) {
     const char *git = text("%s/.git", directory);
     struct stat info;
-    if (lstat(near(git), &info)) return false;
+    if (lstat(near(git), &info)) return hide_closed(search, directory);
     if (S_ISLNK(info.st_mode)) {
         git = resolve(search, zone, git);
         if (!git || !is_below(git, zone) || stat(near(git), &info)) return false;

@@ -60,9 +60,12 @@ void step(Run *run, char kind, const char *source, const char *target);
 bool is_below(const char *path, const char *directory); /* equal counts */
 void stand_in(const char *directory);    /* work there: names below it are found faster */
 const char *near(const char *path);      /* the same place, seen from there */
-bool exists(const char *path);
+bool exists(const char *path);           /* errno tells why not: EACCES, that it cannot be known */
+const char *directory_of(const char *path);
 int open_plainly(const char *directory); /* with no symbolic link on the way; -1 with errno */
+int open_again(const char *directory);   /* the same, its owner's rights given back: the cage may have taken them away */
 bool is_empty(const char *path); /* a directory that can be read and holds nothing */
+bool remove_entry(int parent, const char *name); /* with what is in it */
 void remove_tree(const char *path);
 
 /* guard.c: repositories and the host's sockets under the writable directories */

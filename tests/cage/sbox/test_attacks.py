@@ -729,6 +729,8 @@ TRAPS = {
     "a configuration that includes itself": "for n in {1..60}; do printf '[include]\\npath = config\\npath = ./config\\n'; done >r/.git/config",
     "a common directory that is a FIFO": "mkdir r/g; mkfifo r/g/commondir; rm -r r/.git; echo 'gitdir: g' >r/.git",
     "a git directory that names itself": "rm -r r/.git; echo 'gitdir: .git' >r/.git; mkdir r/h; ln -s h r/g",
+    "submodules that lead back": "mkdir r/.git/modules; for n in {1..9}; do ln -s .. r/.git/modules/$n; done; touch r/.git/HEAD",
+    "a submodule that leads outside": "mkdir r/.git/modules; ln -s /etc/skel r/.git/modules/x; mkdir w; touch w/HEAD; ln -s ../../../w r/.git/modules/y",
     "a terminal": "printf '[include]\\npath = /dev/tty\\npath = /dev/zero\\n' >r/.git/config",
 }  # fmt: skip
 
@@ -739,6 +741,99 @@ def test_no_repository_keeps_cages_from_starting(world: World, trap: str) -> Non
     done = world.caged("echo", "ran", timeout=100)
     assert (done.returncode, done.stdout) == (0, "ran\n"), done
     subprocess.run(["rm", "-rf", world.projects / "r"], check=True)
+
+
+@pytest.mark.parametrize("inner,where", [("vendor", "."), ("vendor", "mono"), ("third/one", "mono")])
+def test_a_repository_in_a_repository_is_guarded(world: World, inner: str, where: str) -> None:
+    if world.sbox.name == "script" and inner != "vendor":
+        pytest.skip("the script looks less deep")
+    world.repository("mono")
+    world.repository(f"mono/{inner}")
+    attack = f"cd ~/projects/mono/{inner} && echo x >>.git/config || {{ mv .git .g && cp -r .g .git && echo x >>.git/config; }}"
+    refused(world, attack, cwd=world.projects / where)
+
+
+CLOSED = (
+    "group",
+    "group/repo",
+    "group/repo/.git",
+    "group/repo/.git/modules",
+    "group/repo/.git/modules/x",
+    "group/plain",
+)
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o311, 0o600])
+@pytest.mark.parametrize("closed", CLOSED)
+def test_a_closed_directory_hides_nothing(world: World, closed: str, mode: int) -> None:
+    """What sbox cannot look at, the command, which owns it, could open."""
+    repository = world.repository("group/repo")
+    place = world.projects / closed
+    make = "git init -q --bare .git/modules/x; mkdir ../plain; mkfifo ../plain/fifo; echo x >/dev/null"
+    assert world.bare("bash", "-ec", make, cwd=repository).returncode == 0
+    keep = os.open(world.projects / "group/plain/fifo", os.O_RDWR)
+    try:
+        plants = "echo x >.git/hooks/new; echo x >.git/modules/x/hooks/new; [ ! -p ../plain/fifo ] || echo x >../fifo-was-there"
+        code = f'chmod 755 "$1"; cd "$2" && {{ {plants}; }}; ls .git/hooks/new .git/modules/x/hooks/new'
+        place.chmod(mode)
+        world.caged("bash", "-c", code, "attack", str(place), str(repository))
+        place.chmod(0o755)
+        assert not [path for path in world.projects.rglob("*") if path.name in ("new", "fifo-was-there")]
+        place.chmod(mode)
+        assert world.bare("bash", "-c", code, "attack", str(place), str(repository)).returncode == 0
+    finally:
+        os.close(keep)
+        place.chmod(0o755)
+
+
+CLOSINGS = {
+    "a git directory nobody writes to": ("commondir", "echo ../evil >.git/commondir; chmod 555 .git"),
+    "a git directory nobody looks into": ("commondir", "echo ../evil >.git/commondir; chmod 000 .git"),
+    "what is above it": ("commondir", 'echo ../evil >.git/commondir; chmod 000 . "$PWD" ..'),
+    "remotes nobody lists": ("remotes", "mkdir .git/remotes; echo URL: evil >.git/remotes/origin; chmod 311 .git/remotes"),
+    "branches nobody lists": ("branches", "mkdir -p .git/branches; echo evil >.git/branches/origin; chmod 111 .git/branches .git"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("end", ["", "killed"])
+@pytest.mark.parametrize("name,plant", CLOSINGS.values(), ids=CLOSINGS.keys())
+def test_what_is_planted_is_taken_away_though_the_way_is_closed(world: World, name: str, plant: str, end: str) -> None:
+    repository = world.repository("group/closed")
+    path = repository / ".git" / name
+    if path.is_dir():
+        path.rmdir()
+    code = f"cd group/closed && {plant}; echo up; read -r"
+    with world.start([str(world.sbox), "bash", "-c", code], stdin=subprocess.PIPE) as cage:
+        assert cage.stdout and cage.stdout.readline() == "up\n"
+        if end:
+            cage.kill()
+        out, err = cage.communicate("" if end else "\n", 100)  # what clears up holds its output
+    assert f"/{name}" in err and "appeared in the cage and was removed" in err, (out, err)
+    subprocess.run(["chmod", "-R", "u+rwX", world.projects / "group"], check=True)
+    assert not path.exists() or not list(path.iterdir())
+    assert not list(world.projects.rglob(".claude"))
+
+
+def test_a_file_system_below_the_projects_is_guarded_too(world: World) -> None:
+    if world.uid != 0:
+        pytest.skip("only root can mount one")
+    make = (
+        "mount -t tmpfs none disk; git init -q disk; mkdir disk/.vscode disk/plain; echo x >disk/.vscode/tasks.json; "
+        'cd "$1" || exit; shift; exec "$@"'
+    )
+    plants = {
+        "a hook": "echo x >../.git/hooks/new || echo x >.git/hooks/new",
+        "a task": "echo y >../.vscode/tasks.json || echo y >.vscode/tasks.json",
+        "another .git": "mv ../.git ../.g || mv .git .g",
+    }
+    (world.projects / "disk").mkdir()
+    for where in ("disk", "disk/plain"):
+        for name, plant in plants.items():
+            words = ["unshare", "-m", "bash", "-c", make, "-", where]
+            done = world.bare(*words, str(world.sbox), "bash", "-c", plant)
+            assert done.returncode == 1, (name, done)
+            assert world.bare(*words, str(world.sbox), "bash", "-c", "echo x >f").returncode == 0
+            assert world.bare(*words, "bash", "-c", plant).returncode == 0
 
 
 def test_a_hook_that_is_a_link_is_not_changed_where_it_lies(world: World) -> None:

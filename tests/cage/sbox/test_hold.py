@@ -294,6 +294,37 @@ def test_nothing_is_removed_where_an_older_cage_put_a_link(places: World) -> Non
     assert sorted(path.name for path in victim.iterdir()) == sorted(names) and len(list(victim.glob("*/x"))) == 2
 
 
+def test_nothing_is_made_where_a_link_leads(world: World) -> None:
+    """A cage has put a link where a git directory is looked for that has no hooks yet."""
+    repository = world.repository("leading")
+    victim = world.outside / "victim"
+    assert world.bare("bash", "-ec", 'git init -q --bare "$0"; rm -r "$0/hooks"', str(victim)).returncode == 0
+    assert (
+        world.caged(
+            "bash", "-c", 'mkdir -p .git/modules; ln -s "$0" .git/modules/x', str(victim), cwd=repository
+        ).returncode
+        == 0
+    )
+    before = sorted(victim.iterdir())
+    done = world.caged("true", cwd=repository)
+    assert done.returncode == 0 and sorted(victim.iterdir()) == before, done
+    shutil.rmtree(victim)
+
+
+def test_a_cache_of_its_own_is_removed_whatever_is_in_it(world: World) -> None:
+    if world.sbox.name == "script":
+        pytest.skip("the script has one for all cages")
+    deep = "import os; os.chdir(os.environ['HOME'] + '/.cache')\n"
+    deep += "for _ in range(1500): os.mkdir('deep'); os.chdir('deep')\n"
+    with running(world, world.projects, "true") as first:
+        done = world.caged(
+            "bash", "-c", py(deep).replace("exec ", "") + "; cd; mkdir -p .cache/a/b && chmod 000 .cache/a"
+        )
+        assert done.returncode == 0, done
+        finish(first)
+    assert not list((world.home / ".local/state/sbox").glob("run.*"))
+
+
 def test_nothing_is_left_when_the_caller_is_killed(places: World) -> None:
     argv = ["bash", "-c", '"$0" bash -c "echo up; sleep 60" & wait', str(places.sbox)]
     with places.start(argv, cwd=places.projects / "plain") as caller:

@@ -324,6 +324,15 @@ def test_the_working_directory_stays(world: World, where: str) -> None:
     assert world.caged("/usr/bin/python3", "-c", "import os; print(os.environ['PWD'])", cwd=path).stdout == f"{path}\n"
 
 
+@pytest.mark.parametrize("depth", [20, 60])
+def test_a_deep_working_directory(world: World, depth: int) -> None:
+    where = world.projects.joinpath(*["d"] * depth)
+    where.mkdir(parents=True)
+    world.give(world.projects / "d")
+    done = world.caged("pwd", cwd=where)
+    assert (done.returncode, done.stdout) == (0, f"{where}\n"), done
+
+
 def test_a_hidden_working_directory_is_refused(world: World) -> None:
     done = world.caged("touch", "marker", cwd=world.home / ".aws")
     assert done.returncode == 125 and "does not exist in the cage" in done.stderr
