@@ -49,6 +49,12 @@ class Ends(Ground):
             await self.cancel(request)
             self._attendance.forget(request)
 
+    async def look_again(self) -> None:
+        """Whoever waits for what has ended hears of it: the word may have been lost, or its line not been written."""
+        for request in self._waiting.listened() - await self._store.waiting(self._house.home):
+            self._waiting.wake(request)
+            self._changed()
+
     async def _undo(self) -> None:
         """What people were told is none is none on file too, whatever comes after; what cannot be filed now, later."""
         for decision, filed_at in list(self._told_no.items()):

@@ -120,9 +120,7 @@ class Fleet:
                 log.error("open requests cannot be looked at", error=str(error))
 
     async def _look_again(self, gate: Gate) -> None:
-        listened = self._waiting.listened()
-        for request in listened - await self._beats.waiting():
-            self._waiting.wake(request)
+        await gate.look_again()
         await self._store.recorded()
         await gate.release_covered()
         await self._store.forgotten(TAKEN_S)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -24,7 +24,7 @@ from slack_gate.core.secrets import mask
 from slack_gate.daemon.apart import apart
 from slack_gate.daemon.gate import Gate
 from slack_gate.daemon.house import Caller
-from slack_gate.errors import GateError
+from slack_gate.errors import GateError, LogError
 
 STOP_S = 5.0  # how long a daemon that stops, or a caller that goes, waits for what it ends to have ended
 
@@ -101,10 +101,21 @@ class Runs:
         self._clock = clock
         self._ahead = ahead
         self._running: set[_Running] = set()
+        self._unfiled: dict[str, Result] = {}  # by run: how it ended, which could not be put on file yet
 
     async def resume(self, home: str) -> None:
         """At the start: what ran when the daemon died is lost, and people are told."""
         self._gate.ended(await self._store.lost(home, self._clock()))
+
+    async def file(self) -> None:
+        """Ends that could not be put on file at their time; where it was the start that could not, there may be no run.
+
+        Raises StoreError.
+        """
+        for run, result in list(self._unfiled.items()):
+            with suppress(LogError):  # it is in the database, and its line waits with those that the file lacks
+                await self._finished(run, result)
+            del self._unfiled[run]
 
     async def close(self) -> None:
         """Ends what runs; what cannot be ended in time is lost."""
@@ -157,7 +168,8 @@ class Runs:
         event = self._gate.placed(event)
         place = self._ahead(event)
         try:
-            filed = await self._gate.submit(event, caller)
+            with self._started_if_filed(caller.nonce):
+                filed = await self._gate.submit(event, caller)
             if isinstance(filed, Request) and filed.state is State.RUNNING:
                 used, place = place, None
                 return await self._carried_out(filed, event, filed.nonce, stop, watch, used)
@@ -195,11 +207,21 @@ class Runs:
         if stop.is_set():
             return Ran("gate", request, message="Whoever asked is gone, so it did not run.")
         run = new_run()
-        claimed = await self._store.claimed(request, run, event.executor or "", self._clock())
+        with self._started_if_filed(run):
+            claimed = await self._store.claimed(request, run, event.executor or "", self._clock())
         if claimed is None:
             return Ran("gate", request, message=_ONCE)
         self._gate.ended([claimed])
         return await self._carried_out(claimed, event, run, stop, watch)
+
+    @contextmanager
+    def _started_if_filed(self, run: str) -> Iterator[None]:
+        """Around what files the start of this run: where that fails it does not start, though it may be on file."""
+        try:
+            yield
+        except GateError:
+            self._unfiled[run] = not_started("Its start could not be recorded, so it did not run.")
+            raise
 
     async def _carried_out(
         self,
@@ -231,7 +253,7 @@ class Runs:
             await self._finished(run, result)
         except GateError as error:  # it ran, and no record says how it ended
             log.error("the end of a run could not be recorded", request=request.id, error=str(error))
-            result = unknown(f"It ran, and its end could not be recorded. {error}")
+            result = self._unfiled[run] = unknown(f"It ran, and its end could not be recorded. {error}")
         return Ran(request.via, request.id, result)
 
     async def _finished(self, run: str, result: Result) -> None:

@@ -147,7 +147,7 @@ async def _started(settings: Settings, approvers: Sequence[str], opened: AsyncEx
     runs = Runs(gate, store, executors, clock, _ahead(judge, cage))
     await runs.resume(house.home)
     await gate.reopen()
-    works: list[Callable[[], Coroutine[Any, Any, None]]] = [partial(sweep, gate, store)]  # begun once all of it stands
+    works: list[Callable[[], Coroutine[Any, Any, None]]] = [partial(sweep, gate, runs, store)]  # begun once all stands
     link, outbox = None, None
     glance = Glance(store.database, SLACK)
     controls = Controls(

@@ -96,13 +96,6 @@ class Heartbeats:
             return []
         return await self._store.transact(work, now)
 
-    async def waiting(self) -> set[str]:
-        """Ids of this daemon's requests that still wait for a person."""
-        query = select(requests.c.id).where(requests.c.home == self._home, requests.c.state == State.PENDING)
-        return set(
-            await self._store.database.run(lambda connection: connection.execute(query).scalars().all(), alone=True)
-        )
-
     async def unasked(self, surface: str, within: float, anyone: bool) -> list[tuple[str, str]]:
         """This daemon's waiting requests that no person can see: id, and the surface's error where there is one.
 

@@ -74,7 +74,10 @@ class Ledger:
         return list(await self.read(lambda c: c.execute(select(log.c.chain).distinct()).scalars().all()))
 
     async def tidied(self) -> None:
-        """After a request has ended: no file holds what it masked any more. Cheap when there is nothing to do."""
+        """What could not be done at its time: lines that the file lacks are written (raises LogError while they cannot
+        be), and after a request has ended no file holds what it masked. Cheap when there is nothing to do."""
+        if self.fault is not None:
+            await self.recorded()
         if self._untidy:
             self._untidy = not await self.database.checkpoint()
 
@@ -129,10 +132,12 @@ class Ledger:
         # Read and made one after the other, perhaps while others wrote too: some twice, some written, none in order.
         read = {line.seq: line for tx in transactions for line in tx.lines}
         lines = [read[seq] for seq in sorted(read) if seq > self._written]
+        looks = any(tx.wants_all for tx in transactions)
         try:
-            if any(tx.wants_all for tx in transactions) or not self._appended(lines):
+            if looks or not self._appended(lines):
                 self._catch_up()
-            self.fault = None
+            if looks or lines:  # who had nothing to write has not tried
+                self.fault = None
         except StoreError as error:
             self._written = 0
             self.fault = str(error).rstrip(".")

@@ -101,6 +101,11 @@ class Questions(Ledger):
         query = select(requests).where(requests.c.home == home, requests.c.state == State.PENDING)
         return [as_request(row) for row in await self.read(lambda c: c.execute(query).all())]
 
+    async def waiting(self, home: str) -> set[str]:
+        """Ids of the same."""
+        query = select(requests.c.id).where(requests.c.home == home, requests.c.state == State.PENDING)
+        return set(await self.read(lambda c: c.execute(query).scalars().all()))
+
     async def left(self, home: str) -> list[str]:
         """Ids of requests that wait under another name of this daemon, in a database that it has for itself."""
         if self.database.shared:

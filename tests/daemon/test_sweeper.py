@@ -1,0 +1,185 @@
+"""What could not be filed, told or put away at its time is, as soon as it can be; meanwhile the fault is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slack_gate.core.event import RUNS, ToolEvent
+from slack_gate.core.request import State
+from slack_gate.core.run import NOT_STARTED, UNKNOWN, Ran, Result
+from slack_gate.daemon import sweeper
+from slack_gate.daemon.house import Caller
+from slack_gate.daemon.runs import Runs, Unwatched
+from slack_gate.errors import LogError, StoreError
+from slack_gate.store.log import verify
+from slack_gate.store.tables import runs as runs_table
+from tests.daemon.desk import Desk, desk
+from tests.daemon.test_runs import Held
+
+SECOND = Caller("b" * 32, 330.0)
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeper, "SWEEP_S", 0.01)
+
+
+@asynccontextmanager
+async def swept(d: Desk, runs: Runs | None = None) -> AsyncIterator[None]:
+    task = asyncio.create_task(sweeper.sweep(d.gate, runs or Runs(d.gate, d.store, {}, d.clock), d.store))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(60):
+        while not await condition():  # noqa: ASYNC110 - a row tells nobody
+            await asyncio.sleep(0.01)
+
+
+class Journal:
+    """The log file, and a directory in its place: even root cannot write there."""
+
+    def __init__(self, place: Path) -> None:
+        self.path = place / "gate-log.jsonl"
+
+    def breaks(self) -> None:
+        self.path.rename(self.path.with_suffix(".aside"))
+        self.path.mkdir()
+
+    def is_mended(self) -> None:
+        self.path.rmdir()
+        self.path.with_suffix(".aside").rename(self.path)
+
+
+async def test_an_end_that_cannot_be_logged_is_told_to_whoever_waits(tmp_path: Path) -> None:
+    async with desk(tmp_path) as d:
+        request = await d.asked()
+        Journal(tmp_path).breaks()
+        d.clock.now += 400
+        async with swept(d):
+            with pytest.raises(LogError):
+                await d.answer()
+        assert await d.state(request) is State.EXPIRED
+
+
+async def test_lines_left_out_are_written_although_nothing_is_asked_any_more(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    async with desk(tmp_path) as d, swept(d):
+        journal.breaks()
+        with pytest.raises(LogError):
+            await d.gate.submit(d.event("sbox ls"), SECOND)
+        journal.is_mended()
+
+        async def whole() -> bool:
+            return verify(journal.path.open("rb"), await d.store.log_head()) is None and d.store.fault is None
+
+        await until(whole)
+
+
+async def test_a_log_that_cannot_be_written_stays_in_the_status_while_something_waits(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    async with desk(tmp_path) as d:
+        await d.asked()
+        journal.breaks()
+        with pytest.raises(LogError):
+            await d.gate.submit(d.event("sbox ls"), SECOND)
+        await d.gate.expire()  # nothing is over, so nothing is to be written
+        assert "gate-log.jsonl" in str(d.store.fault)
+        journal.is_mended()
+        await d.gate.submit(d.event("sbox ls"), SECOND)
+        assert d.store.fault is None
+
+
+@dataclass
+class Place:
+    d: Desk
+    runs: Runs
+    held: Held
+    zone: Path
+
+    async def ask(self) -> Ran:
+        """A command that runs unasked."""
+        event = ToolEvent("agent", "/run", None, RUNS["cage"], {"command": "ls"}, str(self.zone))
+        async with asyncio.timeout(60):
+            return await self.runs.ask(event, SECOND, Unwatched())
+
+    async def ended(self) -> dict[str, Any]:
+        """The only run, once it has ended."""
+        query = runs_table.select().where(runs_table.c.ended_at.is_not(None))
+
+        async def found() -> list[dict[str, Any]]:
+            rows = await self.d.store.database.run(lambda c: c.execute(query).all())
+            return [dict(row._mapping) for row in rows]
+
+        async def over() -> bool:
+            return bool(await found())
+
+        await until(over)
+        return (await found())[0]
+
+
+@pytest.fixture
+async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    zone = tmp_path / "projects"
+    zone.mkdir()
+    async with desk(tmp_path, executors=("cage",)) as d:
+        held = Held()
+        runs = Runs(d.gate, d.store, {"cage": held}, d.clock)
+        async with swept(d, runs):
+            yield Place(d, runs, held, zone)
+        await runs.close()
+
+
+async def test_what_was_not_started_for_want_of_a_record_does_not_run_for_ever(place: Place, tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.breaks()
+    with pytest.raises(LogError):
+        await place.ask()
+    run = await place.ended()
+    assert (run["code"], run["exit_code"], place.held.started.empty()) == (NOT_STARTED, None, True)
+    assert [row.state for row in await place.d.store.requests(9)] == [State.FINISHED]
+    journal.is_mended()
+
+
+async def test_an_approval_whose_claim_could_not_be_recorded_does_not_run_for_ever(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = ToolEvent("agent", "/run", "c1", RUNS["cage"], {"command": "make x"}, str(place.zone))
+    request = await place.d.asked(event)
+    await place.d.click(request)
+    await place.d.answer()
+    Journal(tmp_path).breaks()
+    with pytest.raises(LogError):
+        await place.runs.approved(request.id, event, Unwatched())
+    run = await place.ended()
+    assert (run["code"], place.held.started.empty()) == (NOT_STARTED, True)
+    assert await place.d.state(request) is State.FINISHED
+
+
+async def test_an_end_that_could_not_be_filed_is_filed_later(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    finished, away = place.d.store.finished, [True, True]
+    place.held.ends.put_nowait(Result(0))
+
+    async def sometimes(*arguments: Any) -> Any:
+        if away:
+            away.pop()
+            raise StoreError("The database is away.")
+        return await finished(*arguments)
+
+    monkeypatch.setattr(place.d.store, "finished", sometimes)
+    ran = await place.ask()
+    assert ran.result is not None and ran.result.code == UNKNOWN
+    assert (await place.ended())["code"] == UNKNOWN  # as whoever asked was told
+    assert [row.state for row in await place.d.store.requests(9)] == [State.LOST]
