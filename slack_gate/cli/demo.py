@@ -7,20 +7,21 @@ import json
 import os
 import secrets
 import shlex
-import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 
 from slack_gate.config import Settings, load
 from slack_gate.daemon.messages import configure, warn_of_writable_program
-from slack_gate.daemon.process import make_private
 from slack_gate.daemon.serve import running
+from slack_gate.errors import ConfigError
 from slack_gate.local_slack.person import Person
 from slack_gate.local_slack.server import LocalSlack
 from slack_gate.local_slack.workspace import Message
@@ -30,6 +31,7 @@ HOOK = PACKAGE / "hook.py"
 SBOX = PACKAGE.parent / "cage" / "sbox"
 APPROVER = "U0DEMO"
 PORT = 8767
+RELEASE = "release-1.4.2.txt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class Step:
 
 STEPS = (
     Step("sbox echo hello from the cage", "green: it stays inside the cage, so nobody is asked", ""),
-    Step("touch release-1.4.2.txt", "gated: a person decides", "Approve"),
+    Step(f"touch {RELEASE}", "gated: a person decides", "Approve"),
     Step("rm -rf database", "gated: please press Deny", "Deny"),
 )
 
@@ -66,40 +68,76 @@ def demo(auto: bool, port: int, faults: tuple[str, ...]) -> None:
 
 
 async def _demo(auto: bool, port: int, faults: Sequence[str]) -> int:
-    place = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "slack-gate-demo"
-    work = Path.home() / "projects" / "slack-gate-demo"
-    for old in (place, work):
-        shutil.rmtree(old, ignore_errors=True)
-    (work / "database").mkdir(parents=True)
-    make_private(place)
-    async with LocalSlack(port=port) as slack:
+    """Until all is shown, or a signal; either way nothing of it stays on the disk."""
+    showing = asyncio.ensure_future(_show(auto, port, faults))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, showing.cancel)
+    try:
+        return await showing
+    except asyncio.CancelledError:
+        return 1 if auto else 0
+
+
+async def _show(auto: bool, port: int, faults: Sequence[str]) -> int:
+    async with _slack(port) as slack:
         person = slack.add_user(APPROVER, name="You")
         _refuse_unknown(slack, faults)
-        settings = load(
-            slack_bot_token=slack.bot_token,
-            slack_app_token=slack.app_token,
-            slack_api_url=slack.api_url,
-            approvers=APPROVER,
-            team="",
-            home=place / "home",
-            socket=place / "run" / "gate.sock",
-            database_url="",
-            agent_port=0,
-        )
-        async with running(settings):
-            click.echo(f"The daemon waits for hooks on {settings.socket_path}.")
-            click.echo(f"Your Slack DM:  {slack.page_url}&user={APPROVER}")
-            if not auto:
-                click.echo("Open it in a browser: what the sample agent asks comes there, with its buttons.")
-            for words in faults:
-                await slack.cause(words)
-            clicks = asyncio.create_task(_click(person)) if auto else None
-            good = await _sample_agent(work, settings.socket_path)
-            if clicks is not None:
-                await clicks
-                return 0 if good else 1
-            await _until_stopped(settings, work)
+        state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+        with _fresh(state) as place, _fresh(Path.home() / "projects") as work:
+            settings = _settings(slack, place)
+            async with running(settings):
+                click.echo(f"The daemon waits for hooks on {settings.socket_path}.")
+                click.echo(f"Your Slack DM:  {slack.page_url}&user={APPROVER}")
+                if not auto:
+                    click.echo("Open it in a browser: what the sample agent asks comes there, with its buttons.")
+                for words in faults:
+                    await slack.cause(words)
+                clicks = asyncio.create_task(_click(person)) if auto else None
+                good = await _sample_agent(work, settings.socket_path)
+                if clicks is not None:
+                    await clicks
+                    return 0 if good else 1
+                await _until_stopped(settings, work)
     return 0
+
+
+@asynccontextmanager
+async def _slack(port: int) -> AsyncIterator[LocalSlack]:
+    slack = LocalSlack(port=port)
+    try:
+        await slack.start()
+    except OSError as error:
+        await slack.stop()
+        raise ConfigError(
+            f"Port {port} of 127.0.0.1 cannot be opened: {os.strerror(error.errno or 0)}.",
+            "Perhaps another demo runs: stop it, or take a free port with `--port 0`.",
+        ) from None
+    try:
+        yield slack
+    finally:
+        await slack.stop()
+
+
+@contextmanager
+def _fresh(parent: Path) -> Iterator[Path]:
+    """A directory of this demo alone, for what it shows: nothing that was there before is touched."""
+    parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="gate-demo-", dir=parent, ignore_cleanup_errors=True) as made:
+        yield Path(made)
+
+
+def _settings(slack: LocalSlack, place: Path) -> Settings:
+    return load(
+        slack_bot_token=slack.bot_token,
+        slack_app_token=slack.app_token,
+        slack_api_url=slack.api_url,
+        approvers=APPROVER,
+        team="",
+        home=place / "home",
+        socket=place / "gate.sock",
+        database_url="",
+        agent_port=0,
+    )
 
 
 def _refuse_unknown(slack: LocalSlack, faults: Sequence[str]) -> None:
@@ -124,6 +162,8 @@ def _asks_for(step: Step, message: Message) -> bool:
 async def _sample_agent(work: Path, socket: Path) -> bool:
     """Asks the hook before each command, as an agent does, and runs what it may. True when all went as remarked."""
     session = secrets.token_hex(4)
+    database = work / "database"
+    database.mkdir()
     good = True
     for number, step in enumerate(STEPS, 1):
         click.echo(f"\n[{number}/{len(STEPS)}] The agent wants to run:  {step.command}\n      ({step.remark})")
@@ -135,7 +175,7 @@ async def _sample_agent(work: Path, socket: Path) -> bool:
         code, output = await _run(command, work)
         good = good and code == 0
         click.echo(f"      allowed: {reason}\n      ran, exit code {code}{': ' + output if output else ''}")
-    return good
+    return good and (work / RELEASE).exists() and database.is_dir()
 
 
 async def _ask(step: Step, number: int, session: str, work: Path, socket: Path) -> tuple[bool, str, str]:
@@ -194,7 +234,4 @@ async def _until_stopped(settings: Settings, work: Path) -> None:
     click.echo("\nAsk something yourself in another terminal:")
     click.echo(f"  {by_hand(settings.socket_path, work)}")
     click.echo("Ctrl-C stops the demo.")
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await stop.wait()
+    await asyncio.Event().wait()

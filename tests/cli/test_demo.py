@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,10 +26,46 @@ def test_it_shows_a_green_an_approved_and_a_denied_command(tmp_path: Path) -> No
         assert "ran, exit code 0: hello from the cage" in ended.stdout
         assert "Approved by You" in ended.stdout
         assert "not run: Denied by You" in ended.stdout
-    work = tmp_path / "projects" / "slack-gate-demo"
-    assert (work / "release-1.4.2.txt").exists()
-    assert (work / "database").is_dir()
     assert not (tmp_path / ".config" / "slack-gate").exists()
+
+
+def test_it_touches_nothing_that_was_there_and_leaves_nothing(tmp_path: Path) -> None:
+    """A clone may well be called like that."""
+    clone = tmp_path / "projects" / "slack-gate-demo" / "clone"
+    state = tmp_path / ".local" / "state" / "slack-gate-demo" / "home"
+    for place in (clone, state):
+        place.mkdir(parents=True)
+    ended = program("demo", "--auto", "--port", "0", HOME=str(tmp_path), PATH="/usr/local/bin:/usr/bin:/bin")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert clone.is_dir() and state.is_dir()
+    assert [one.name for one in (tmp_path / "projects").iterdir()] == ["slack-gate-demo"]
+    assert "slack-gate-demo" in {one.name for one in state.parents[1].iterdir()} <= {"slack-gate-demo", "sbox"}
+
+
+def test_a_port_that_is_taken_is_said_with_the_way_out(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ended = program("demo", "--auto", "--port", str(port), HOME=str(tmp_path), PATH="/usr/bin:/bin")
+    assert ended.returncode == 78
+    assert f"slack-gate: Port {port} of 127.0.0.1 cannot be opened: Address already in use." in ended.stderr
+    assert "--port 0" in ended.stderr and "Traceback" not in ended.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_it_whatever_it_waits_for(tmp_path: Path, number: signal.Signals) -> None:
+    environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "PYTHONUNBUFFERED": "1"}
+    words = [sys.executable, "-m", "slack_gate", "demo", "--port", "0"]
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            if "a person decides" in line:
+                break
+        running.send_signal(number)
+        assert running.wait(100) == 0
+    assert list((tmp_path / "projects").iterdir()) == []
 
 
 def test_it_goes_well_with_trouble_in_slack(tmp_path: Path) -> None:
