@@ -786,7 +786,8 @@ _LOG = (
         --[no-]merges --first-parent --reverse --topo-order --date-order --author-date-order -n: -n# -# --max-count=:
         --skip=: -L: --left-right --left-only --right-only --cherry-pick --cherry-mark --cherry --not --boundary
         --ancestry-path --simplify-by-decoration --full-history --simplify-merges --source --no-walk --no-notes --root
-        -t -r --count -g --walk-reflogs --relative-date --parents --children --no-commit-id"""
+        -t -r --count -g --walk-reflogs --relative-date --parents --children --no-commit-id --full-diff
+        --ignore-missing"""
 )
 _REFS = """--sort=: --format=: --[no-]contains --[no-]merged --points-at=: --[no-]column --[no-]color --color= --count=
     -i --ignore-case"""
@@ -798,6 +799,9 @@ READING = {
         --ignore-submodules[=]""",
     **dict.fromkeys(["log", "show", "whatchanged", "reflog", "diff-tree", "stash list"], _LOG),
     "diff": _DIFF + " --cached --staged --merge-base",
+    "diff-index": _DIFF + " --cached --merge-base",
+    "diff-files": _DIFF + " --base --ours --theirs",
+    "cherry": "-v --verbose --abbrev=",
     "shortlog": _LOG.replace(" -n: -n#", "") + " -s -n -e --summary --numbered --email --group=",
     "rev-list": _LOG + " --objects --disk-usage --header",
     "range-diff": _DIFF + " --creation-factor= --no-dual-color",
@@ -1275,7 +1279,8 @@ def judge_git_words(call: Git, place: Place, here: str) -> None:
         raise Gated("this changes what git remembers")
     lists = call.has("-l", "--list") and not plain
     gets = call.has("--get", "--get-all", "--get-regexp") and len(plain) < 2
-    if sub == "config" and not (lists or gets):
+    asks = len(plain) == 1 and "." in plain[0]  # without a dot newer versions of git take it for a subcommand
+    if sub == "config" and not (lists or gets or asks):
         raise Gated("it may write git's configuration")
     if sub == "symbolic-ref" and len(plain) != 1:
         raise Gated("it moves HEAD")

@@ -78,7 +78,9 @@ GIT = """status; status -s; status -sb; status --short --branch; status --porcel
     describe; describe --tags; describe --tags --always --dirty; shortlog -sn; shortlog -s -n HEAD; reflog; reflog -5
     reflog show main; for-each-ref '--format=%(refname)' refs/heads; show-ref; show-ref --heads; symbolic-ref HEAD
     symbolic-ref --short HEAD; name-rev HEAD; count-objects -vH; check-ignore -v a.txt; whatchanged -1
-    range-diff a b c; diff-tree -p HEAD; remote; remote -v; remote get-url origin; config --list; config -l
+    range-diff a b c; diff-tree -p HEAD; diff-index --quiet HEAD --
+    diff-files --name-only; cherry -v main; config user.name; config --global user.email; log --full-diff -p a.txt
+    remote; remote -v; remote get-url origin; config --list; config -l
     config --get user.name; config --get-all remote.origin.fetch; config --get-regexp branch; worktree list; version
     --version; stash list; stash show; stash show -p; stash show -p stash@{0}; add .; add -A; add a.txt d/b.txt
     add -u; add --all; add -N new.txt; add -f a.txt; add -- a.txt; add -v .; add --dry-run .; add --chmod=+x a.txt
@@ -204,7 +206,8 @@ GATED = {
         git clone https://x/y; git fetch --stdin; git push .; git fetch .; git push 'origin '; git push origin 'a b'
         git push origin -x; git remote update; git fetch --recurse-submodules""",
     "git that writes its settings": """git config a.b c; git config --add a.b c; git config --global a.b c
-        git config --unset a.b; git config a.b; git config --file f -l; git config -f f -l; git config --blob x -l
+        git config --unset a.b; git config edit; git config a.b c; git config --file f -l; git config -f f -l
+        git config --blob x -l; git config edit a.b; git config --unset-all a.b; git config set a.b c
         git config --get a b c; git config --list x y; git remote add a b; git remote set-url origin x
         git remote rm x; git remote show origin; git remote prune origin; git config --rename-section a b
         git symbolic-ref HEAD refs/x; git update-index --add x; git update-ref a b; git worktree add ../x
