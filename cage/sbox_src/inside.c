@@ -159,8 +159,10 @@ static int layer(const Mounts *mounts, int source, const char *target) {
     rmdir(text("%s/work/work/incompat", above));
     const char *options =
         text("lowerdir=%s,upperdir=%s/upper,workdir=%s/work,userxattr,volatile", fd_path(source), above, above);
-    if (!mount("overlay", target, "overlay", MS_NOSUID | MS_NODEV, options)) return 0;
-    return mount(text("%s/upper", above), target, NULL, MS_BIND, NULL);
+    int result = mount("overlay", target, "overlay", MS_NOSUID | MS_NODEV, options);
+    if (result) result = mount(text("%s/upper", above), target, NULL, MS_BIND, NULL);
+    close(mounts->layer_fd); /* no later step follows a link to it, which an older cage may put on its way */
+    return result;
 }
 
 static int take(Mounts *mounts, char kind, int source, const char *from, const char *target) {
@@ -237,6 +239,7 @@ static void make_mounts(Mounts *mounts) {
     for (size_t i = 0; i < mounts->count; i++) {
         char **step = mounts->steps + 3 * i;
         if (take(mounts, step[0][0], mounts->sources[i], step[1], step[2]) < 0) give_up('m', step[2]);
+        if (mounts->sources[i] >= 0) close(mounts->sources[i]);
     }
 }
 

@@ -36,6 +36,19 @@ static void guard_named_once(const Configured *of, const char *base, const char 
     guard_named(of->search, of->zone, "", path);
 }
 
+/* Files that a line of a shell names with their whole path, most likely programs. */
+static void guard_programs(const Configured *of, const char *line) {
+    static const char BETWEEN[] = " \t\n'\"!=;|&()<>";
+    struct stat info;
+    for (size_t length; *(line += strspn(line, BETWEEN)); line += length) {
+        length = strcspn(line, BETWEEN);
+        bool at_home = line[0] == '~' && line[1] == '/';
+        if (line[0] != '/' && !at_home) continue;
+        const char *path = text("%s%.*s", at_home ? of->search->run->home : "", (int)length - at_home, line + at_home);
+        if (is_below(path, of->zone) && !stat(near(path), &info) && S_ISREG(info.st_mode)) guard_named_once(of, "", path);
+    }
+}
+
 /* Relative names of files count from the configuration that has them, hooks from the worktree. */
 static void guard_entry_of_config(void *context, const char *key, const char *value) {
     Configured *of = context;
@@ -56,11 +69,8 @@ static void guard_entry_of_config(void *context, const char *key, const char *va
         of->worktree = worktree;
         pin(search, of->zone, worktree);
         guard(search, text("%s/.git", worktree));
-    } else if (*path == '/') { /* a program, most likely */
-        struct stat info;
-        char *program = text("%.*s", (int)strcspn(path, " \t"), path);
-        if (is_below(program, of->zone) && !stat(near(program), &info) && S_ISREG(info.st_mode))
-            guard_named_once(of, "", program);
+    } else {
+        guard_programs(of, value);
     }
 }
 
@@ -80,10 +90,15 @@ static void guard_configured(Search *search, const char *zone, const char *git, 
 
 void guard_own_config(Search *search, const char *zone) {
     const char *home = search->run->home, *config = getenv("XDG_CONFIG_HOME");
+    const char *global = getenv("GIT_CONFIG_GLOBAL"), *system = getenv("GIT_CONFIG_SYSTEM");
     List read = {0}, named = {0};
-    guard_config((Configured){search, zone, text("%s/.gitconfig", home), NULL, NULL, &read, &named});
-    config = config && *config == '/' ? text("%s/git/config", config) : text("%s/.config/git/config", home);
-    guard_config((Configured){search, zone, config, NULL, NULL, &read, &named});
+    const char *files[] = {
+        text("%s/.gitconfig", home),
+        config && *config == '/' ? text("%s/git/config", config) : text("%s/.config/git/config", home),
+        global && *global == '/' ? global : NULL, system && *system == '/' ? system : "/etc/gitconfig"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (files[i]) guard_config((Configured){search, zone, files[i], NULL, NULL, &read, &named});
+    if (files[2]) guard_named(search, zone, "", files[2]); /* it may lie in the zone itself */
     free(read.at), free(named.at);
 }
 

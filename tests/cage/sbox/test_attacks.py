@@ -368,6 +368,7 @@ CALLS = {  # number on x86_64, arguments, errno expected in the cage
     "typing into the terminal": (16, "0, 0x5412, b'x'", 1),
     "typing with high bits set": (16, "0, 0x100005412, b'x'", 1),
     "pasting into the console": (16, "0, 0x541C, b'x'", 1),
+    "another line discipline": (16, "0, 0x5423, b'xxxx'", 1),
 }
 
 
@@ -692,6 +693,8 @@ NAMED = {
     "hooks in every repository": ("[core]\n\thooksPath = .ours", "repo/.ours/post-commit"),
     "a program": ("[core] fsmonitor = ~/projects/kept/program --fast", "kept/program"),
     "an alias": ("[alias]\nst = !~/projects/kept/program", "kept/program"),
+    "a program behind a shell": ("[core]\npager = sh -c 'exec ~/projects/kept/program'", "kept/program"),
+    "a file behind an option": ("[credential]\nhelper = store --file=~/projects/kept/c", "kept/c"),
     "a link in the home": (None, "kept/gitconfig"),
     "a link in a directory of the home": (None, "kept/ignore"),
 }  # fmt: skip
@@ -721,6 +724,15 @@ def test_what_is_configured_outside_is_not_changed_among_the_projects(
     finally:
         config.write_text(before)
         linked.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("name", ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"])
+def test_what_a_configuration_elsewhere_names_is_not_changed(world: World, name: str) -> None:
+    config, path = world.outside / "gitconfig", world.projects / "kept"
+    config.write_text(f"[include]\n\tpath = {path}\n")
+    path.write_text("[x]\n")
+    world.give(path)
+    refused(world, 'echo x >>"$1"', str(path), env=world.environment({name: str(config)}))
 
 
 TRAPS = {
