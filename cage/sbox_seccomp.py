@@ -59,7 +59,7 @@ UNKNOWN = {
 }
 SOCKET, IOCTL, CLONE, UNSHARE = (41, 198), (16, 29), (56, 220), (272, 97)
 SOCKET_FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK
-# TIOCSTI and TIOCLINUX type into the caller's terminal; TIOCSETD has the kernel load line disciplines of modems and radios.
+# TIOCSTI and TIOCLINUX type into the caller's terminal; TIOCSETD has the kernel load line disciplines of modems.
 TERMINAL_IOCTLS = (0x5412, 0x541C, 0x5423)
 CLONE_NEWUSER = 0x10000000
 X32_BIT = 0x40000000
