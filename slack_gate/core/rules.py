@@ -140,9 +140,19 @@ def _released(event: ToolEvent, command: str) -> str:
 
 
 def _means_the_same_anywhere(event: ToolEvent) -> bool:
-    """A file named from the working directory is another one elsewhere, and the key does not hold the directory."""
+    """A file named from the working directory is another one elsewhere, and the key does not hold the directory. One
+    behind a link that caged code can write is another one as soon as that leads elsewhere."""
     field, _ = cage_policy.FILE_TOOLS.get(event.tool, ("", None))
-    return not field or str(event.tool_input.get(field, "")).startswith("/")
+    path = str(event.tool_input.get(field, "")).partition("\0")[0]
+    return not field or (path.startswith("/") and _stays(path))
+
+
+def _stays(path: str) -> bool:
+    """Whether caged code has no say in where it leads."""
+    try:
+        return not (is_linked(path) and cage_policy.current_place().reached(path))
+    except (cage_policy.Gated, OSError, ValueError):
+        return False
 
 
 def _exact(event: ToolEvent) -> str:

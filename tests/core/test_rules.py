@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -212,6 +213,23 @@ def test_another_input_is_asked(shown: ToolEvent, other: ToolEvent) -> None:
 def test_a_file_named_from_the_working_directory_is_not_remembered() -> None:
     assert keys_to_remember(_tool("Write", file_path="a.txt", content="1")) == ()
     assert keys_to_remember(_tool("Write", content="1")) == ()
+
+
+def test_a_file_behind_a_link_that_caged_code_can_write_is_not_remembered(tmp_path: Path) -> None:
+    """It could lead elsewhere when the rule counts."""
+    inside, outside = tmp_path / "projects" / "app", tmp_path / "outside"
+    inside.mkdir(parents=True, exist_ok=True)
+    outside.mkdir()
+    write = _tool("Write", file_path=str(inside / "to" / "x"), content="1")
+    rules = _rules_of(write)
+    assert covered(write, rules, NOW) is not None
+    (inside / "to").symlink_to(outside)
+    assert covered(write, rules, NOW) is None
+    with TemporaryDirectory(dir="/var/tmp") as elsewhere:
+        (Path(elsewhere) / "link").symlink_to("/srv")
+        assert keys_to_remember(_tool("Write", file_path=f"{elsewhere}/link/x", content="1")) != ()
+    for path in ("/proc/self/cwd/x", "/srv/\ud800"):
+        assert keys_to_remember(_tool("Write", file_path=path, content="1")) == ()
 
 
 def test_a_reading_tool_is_asked_only_near_the_gates_files_and_never_remembered() -> None:
