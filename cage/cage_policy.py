@@ -1687,7 +1687,7 @@ docker podman | 2 | run exec create attach start plugin context unshare cp exten
     offload ai dev desktop quadlet healthcheck | -v -H -c --volume --mount --privileged \
     --entrypoint --config --host --context --env-file --runtime --conmon --hooks-dir --module --storage-opt --root \
     --imagestore --url --connection
-docker+compose podman+compose docker+container podman+container | 3 | run exec create attach start cp |
+docker+compose podman+compose docker+container podman+container | 3 | run exec create attach start cp runlabel |
 docker+image docker+volume docker+network docker+system podman+image podman+volume podman+network docker+service \
     docker+stack docker+swarm docker+model docker+sandbox podman+pod podman+kube podman+machine podman+play \
     docker+manifest docker+node docker+secret docker+config docker+trust podman+secret podman+manifest \

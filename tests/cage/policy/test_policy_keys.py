@@ -159,7 +159,7 @@ NO_KEY = {
         actionlint -shellcheck=/tmp/x; actionlint -pyflakes /tmp/x""",
     "containers by longer names": """docker service create x; docker stack deploy x; docker swarm join x
         docker sandbox run x; docker model run x; podman kube play x; podman play kube x; podman machine ssh
-        podman pod create x""",
+        podman pod create x; podman container runlabel a b""",
     "packages that are files": """apt-get install ./x.deb; apt install /tmp/x.deb; dnf install x.rpm
         brew install ./x.rb; brew install x.rb; snap install x.snap; flatpak install x.flatpak
         conda install x.conda; conda install --file=x
