@@ -268,6 +268,14 @@ static bool is_hidden(const Run *run, const char *path) {
     return false;
 }
 
+/* Of the file itself; a number alone is given to the next file at once. NULL where there is none. */
+static const char *identity(const char *path) {
+    struct statx info;
+    if (statx(AT_FDCWD, near(path), AT_SYMLINK_NOFOLLOW, STATX_INO | STATX_BTIME, &info)) return NULL;
+    return text("%llx %llx.%x", (unsigned long long)info.stx_ino, (unsigned long long)info.stx_btime.tv_sec,
+                info.stx_btime.tv_nsec);
+}
+
 static int by_name(const void *one, const void *other) {
     return strcmp(*(char *const *)one, *(char *const *)other);
 }
@@ -294,8 +302,11 @@ static void guard_zone(Run *run, const char *zone, int depth) {
         if (!i || strcmp(search.pins.at[i], search.pins.at[i - 1])) step(run, PIN, "", search.pins.at[i]);
     if (search.pins.count) step(run, COVER, "", zone);
     if (search.guards.count) step(run, VIEW, zone, "/run/.view");
-    for (size_t i = 0; i < search.guards.count; i++)
-        step(run, GUARD, text("/run/.view%s", search.guards.at[i] + strlen(zone)), search.guards.at[i]);
+    for (size_t i = 0; i < search.guards.count; i++) {
+        const char *path = search.guards.at[i], *now = identity(path);
+        step(run, GUARD, text("/run/.view%s", path + strlen(zone)), path);
+        if (now) add(&run->guarded, path), add(&run->guarded, now);
+    }
     if (search.guards.count) step(run, DONE, "", "/run/.view");
     for (size_t i = 0; i < search.holds.count; i++)
         if (!is_hidden(run, search.holds.at[i])) step(run, HOLD, HELD, search.holds.at[i]);
@@ -346,10 +357,19 @@ static void take_new_away(const char *path, const char *names) {
     if (directory) closedir(directory);
 }
 
+/* Who replaces a file takes the mount off it in every cage. A commondir is only replaced by the next of two cages. */
+static void look_at_guarded(const char *path, const char *before) {
+    const char *now = appeared(path) ? identity(path) : NULL;
+    if (!now || !strcmp(now, before)) return;
+    if (!strcmp(strrchr(path, '/'), "/commondir")) return take_away(path);
+    say("%s was replaced while the cage ran, which could write to the new one. Programs outside may run what it says: read it.", path);
+}
+
 /* After the end. What would give git a configuration of the cage's choice is taken away. */
 void report_new_files(const Run *run) {
     stand_in(run->projects);
     for (size_t i = 0; i < run->removed.count; i++) take_away(run->removed.at[i]);
+    for (size_t i = 0; i < run->guarded.count; i += 2) look_at_guarded(run->guarded.at[i], run->guarded.at[i + 1]);
     for (size_t i = 0; i < run->listed.count; i += 2) take_new_away(run->listed.at[i], run->listed.at[i + 1]);
     for (size_t i = 0; i < run->watched.count; i++)
         if (appeared(run->watched.at[i])) report_appeared(run->watched.at[i]);

@@ -168,6 +168,13 @@ static void list_entries(Search *search, const char *zone, const char *git) {
     }
 }
 
+/* Hooks that another cage holds, or a killed one left: they are to be held as long as this cage needs them. */
+static bool is_placeholder(const char *git, const char *name) {
+    struct stat info;
+    return !strcmp(name, "hooks") && !lstat(near(text("%s/hooks", git)), &info) && S_ISDIR(info.st_mode) &&
+           info.st_mode & S_ISVTX;
+}
+
 /* A directory that holds a git configuration: .git itself, and those of its submodules and linked worktrees. */
 static void guard_git_directory(Search *search, const char *zone, const char *git, const char *worktree) {
     bool has_hooks = false; /* its own, or, where it is linked, its main one's */
@@ -176,7 +183,7 @@ static void guard_git_directory(Search *search, const char *zone, const char *gi
     pin(search, zone, git);
     if (access(near(git), R_OK | X_OK) && hide_closed(search, git)) return;
     for (size_t i = 0; i < sizeof GIT_FILES / sizeof *GIT_FILES; i++) {
-        bool there = guard_entry(search, zone, git, GIT_FILES[i]);
+        bool there = !is_placeholder(git, GIT_FILES[i]) && guard_entry(search, zone, git, GIT_FILES[i]);
         if (!there && is_removed(GIT_FILES[i])) add(&search->run->removed, text("%s/%s", git, GIT_FILES[i]));
         if (there && (!strcmp(GIT_FILES[i], "hooks") || !strcmp(GIT_FILES[i], "commondir"))) has_hooks = true;
     }

@@ -33,6 +33,7 @@ typedef struct {
     List watched;  /* files that must not appear while the cage runs */
     List removed;  /* those of them that are taken away again: all in git directories */
     List listed;   /* directories where no new entry may appear, each followed by what it held: "/name/name/" */
+    List guarded;  /* what is read-only, each followed by its identity at the start */
     List hidden;   /* what reads as empty */
     List command;
     const char *yard;    /* for hold() below ~/projects; NULL where there is no state */

@@ -325,6 +325,60 @@ def test_a_cache_of_its_own_is_removed_whatever_is_in_it(world: World) -> None:
     assert not list((world.home / ".local/state/sbox").glob("run.*"))
 
 
+def test_hooks_that_another_cage_holds_are_held_on(world: World) -> None:
+    """The other one would remove what this one lies on."""
+    repository = world.repository("bare-of-hooks")
+    shutil.rmtree(repository / ".git/hooks")
+    plant = "mkdir .git/hooks; echo x >.git/hooks/post-commit && echo planted"
+    with running(world, repository, "true") as first, running(world, repository, plant) as second:
+        finish(first)
+        assert finish(second)[0] == ""
+    assert not (repository / ".git/hooks").exists()
+
+
+def test_hooks_that_a_killed_run_left_are_taken_over(world: World) -> None:
+    repository = world.repository("bare-of-hooks")
+    shutil.rmtree(repository / ".git/hooks")
+    (repository / ".git/hooks").mkdir()
+    (repository / ".git/hooks").chmod(0o1755)
+    world.give(repository)
+    assert world.caged("bash", "-c", "echo x >.git/hooks/post-commit", cwd=repository).returncode == 1
+    assert not (repository / ".git/hooks").exists()
+
+
+REPLACED = {
+    "a configuration": (".git/config", "git config user.name Other"),
+    "a file of an editor": (".mcp.json", "echo new >new; mv new .mcp.json"),
+    "one made again at once": (".envrc", "rm .envrc; echo new >.envrc"),
+}
+
+
+@pytest.mark.parametrize("name,replace", REPLACED.values(), ids=REPLACED.keys())
+def test_what_is_replaced_outside_meanwhile_is_said(world: World, name: str, replace: str) -> None:
+    """The mount goes with the file that it lies on."""
+    repository = world.repository("replacing")
+    for path in (repository / ".mcp.json", repository / ".envrc"):
+        path.write_text("{}")
+        world.give(path)
+    with running(world, repository, f"echo x >>{name} && echo wrote") as cage:
+        assert world.bare("bash", "-ec", replace, cwd=repository).returncode == 0
+        out, err = finish(cage)
+    said = "was changed in the cage" if world.sbox.name == "script" else "was replaced while the cage ran"
+    assert out == "wrote\n" and f"{repository}/{name} {said}" in err, (out, err)
+    assert world.caged("true", cwd=repository).stderr == ""
+
+
+def test_a_commondir_is_not_made_by_two_cages(world: World) -> None:
+    repository = world.repository("shared")
+    argv = [str(world.sbox), "bash", "-c", "echo . >.git/commondir; echo up; read -r line"]
+    with world.start(argv, cwd=repository, stdin=subprocess.PIPE) as first:
+        assert first.stdout and first.stdout.readline() == "up\n"
+        with running(world, repository, "echo ../evil >.git/commondir && echo wrote") as second:
+            finish(first)  # takes away what the second one found
+            assert finish(second)[0] == "wrote\n"
+    assert not (repository / ".git/commondir").exists()
+
+
 def test_nothing_is_left_when_the_caller_is_killed(places: World) -> None:
     argv = ["bash", "-c", '"$0" bash -c "echo up; sleep 60" & wait', str(places.sbox)]
     with places.start(argv, cwd=places.projects / "plain") as caller:
