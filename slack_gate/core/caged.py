@@ -10,7 +10,7 @@ from cage import cage_policy as policy
 from cage.net_git import is_branch, is_in_cage
 from slack_gate.core.event import ToolEvent
 from slack_gate.core.literal import literal
-from slack_gate.core.respell import respelled
+from slack_gate.core.respell import MANY, respelled
 
 # Settings with which git in the cage would not do all that it does outside, but for these values.
 _UNFIT_VALUES = {
@@ -59,6 +59,8 @@ def works_caged(line: Iterable[tuple[str, ...]], cwd: str, besides: frozenset[st
     try:
         place, here = policy.current_place(), policy.directory_of(cwd)
         calls = [policy.parse_git(argv) for argv in line]
+        if len(calls) > MANY:  # each has its repository's settings read
+            return False
         own = policy.own_config(place)
         if any(call.sub not in besides for call in calls if call.sub in LINKS):
             return False

@@ -12,7 +12,7 @@ from cage import cage_policy as policy
 from cage import net_git
 from slack_gate.core.caged import works_caged
 from slack_gate.core.event import ToolEvent
-from slack_gate.core.respell import reworded
+from slack_gate.core.respell import MANY, reworded
 
 BY_WRAPPER = "approved, it runs by slack-gate's own git"  # for the card; then it runs so, or not at all
 WRAPPER = os.path.join(os.path.dirname(os.path.abspath(net_git.__file__)), "net_git.py")
@@ -30,7 +30,10 @@ def remotes(event: ToolEvent) -> tuple[tuple[str, ...], ...]:
 
 
 def _remotes(event: ToolEvent) -> tuple[tuple[str, ...], ...]:
-    plans = [net_git.plan(argv, event.cwd) for argv in _network(event)]
+    line = _network(event)
+    if len(line) > MANY:  # each has its repository judged
+        raise policy.Gated(f"it speaks to a remote more than {MANY} times")
+    plans = [net_git.plan(argv, event.cwd) for argv in line]
     return tuple(dict.fromkeys(words for made in plans for words in _words(made)))
 
 

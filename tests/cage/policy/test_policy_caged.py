@@ -11,6 +11,7 @@ import pytest
 from cage import cage_policy
 from slack_gate.core import caged as caged_git
 from slack_gate.core.caged import works_caged
+from slack_gate.core.respell import MANY
 
 from .conftest import House, entries, git, make_repository
 
@@ -54,6 +55,20 @@ def test_local_git_fits_the_cage(command: str, house: House) -> None:
 @pytest.mark.parametrize("command", STAYS)
 def test_what_the_cage_is_a_loss_to_stays(command: str, house: House) -> None:
     assert not caged(house, command)
+
+
+def test_a_long_line_has_no_settings_read_for_each_of_its_commands(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    parse = cage_policy.parse_config
+    monkeypatch.setattr(cage_policy, "parse_config", lambda path: read.append(path) or parse(path))
+    counts = []
+    for many in (MANY, MANY + 1, 100 * MANY):
+        fits = caged(house, "&&".join(["git status"] * many))
+        counts.append((fits, len(read) > MANY))
+        read.clear()
+    assert counts == [(True, False), (False, False), (False, False)]
 
 
 LINKS = entries("git rm a.txt; git rm -r --cached a.txt; git mv a.txt b.txt && git status; git add . && git rm a.txt")

@@ -19,6 +19,7 @@ import pytest
 from cage import cage_policy, net_git
 from slack_gate.core import network_git
 from slack_gate.core.event import ToolEvent
+from slack_gate.core.respell import MANY
 from slack_gate.daemon.programs import PACKAGED
 from tests.ports import free_port
 
@@ -263,6 +264,17 @@ def test_the_remote_that_git_would_take(house: House, remote: Path) -> None:
     )
     git(house.repo, "config", "branch.main.remote", ".")
     assert named("git fetch") == []
+
+
+def test_a_long_line_has_no_repository_judged_for_each_of_its_commands(house: House, remote: Path) -> None:
+    short, long = ("&&".join(["git push"] * many) for many in (MANY, MANY + 1))
+    assert (house.bash(short), house.bash(long)) == ("green", "green")
+    assert len(network_git.remotes(event(house, short))) == 1
+    assert network_git.remotes(event(house, long)) == ()
+    assert network_git.why(event(house, long), []) == (
+        f"this use of a remote is asked each time: it speaks to a remote more than {MANY} times",
+        (),
+    )
 
 
 def test_a_changed_address_shows_both(house: House, remote: Path) -> None:
