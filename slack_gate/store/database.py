@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 from urllib.parse import quote, quote_plus
 
 from sqlalchemy import Connection, event
-from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 
 from slack_gate.errors import StoreError
 from slack_gate.store.engines import SQLITE, opened, parsed
@@ -28,6 +28,7 @@ TOGETHER = 64  # works at most in one commit
 TRIES = 5  # for a transaction that another daemon's got in the way of
 AWAY_S = 1.0  # after a failed connection, what waits fails at once for so long
 _IN_THE_WAY = frozenset({"40001", "40P01"})  # SQLSTATE: serialization failure, deadlock
+_WAITED = frozenset({"55P03", "57014"})  # SQLSTATE: lock timeout, statement timeout
 
 T = TypeVar("T")
 After = Callable[[Sequence[Any]], None]
@@ -41,6 +42,10 @@ class _Work:
     future: asyncio.Future[Any]
     result: Any = None
     error: BaseException | None = None
+
+
+class _Stuck(StoreError):
+    """Somebody else holds what this work needs, and it has waited for that as long as it may."""
 
 
 class Database:
@@ -132,8 +137,7 @@ class Database:
         if not works:
             return
         if self.shared or len(works) == 1 or not self._done_together(works):
-            for work in works:
-                self._do(work)
+            self._do_each(works)
         for after, done in itertools.groupby((work for work in works if not work.error), lambda work: work.after):
             if after is not None:
                 _follow(after, list(done))
@@ -143,11 +147,29 @@ class Database:
         """One commit for all; False when any of them failed, and then none of them has happened."""
         try:
             results = self._once(lambda connection: [work.do(connection) for work in works])
+        except OperationalError as error:
+            if not _has_waited(error):
+                return False
+            for work in works:
+                work.error = self._unusable(error)
+            return True
         except Exception:  # noqa: BLE001 - each is tried alone next, and tells its own error
             return False
         for work, result in zip(works, results, strict=True):
             work.result = result
         return True
+
+    def _do_each(self, works: Sequence[_Work]) -> None:
+        """One after the other. What is recorded behind one that waited in vain would wait for the same, and the
+        refusals of all of them for the last."""
+        stuck: _Work | None = None
+        for work in works:
+            if stuck is not None and stuck.after is not None and work.after == stuck.after:
+                work.error = stuck.error
+                continue
+            self._do(work)
+            if isinstance(work.error, _Stuck):
+                stuck = work
 
     def _do(self, work: _Work) -> None:
         try:
@@ -158,7 +180,8 @@ class Database:
     def _unusable(self, error: SQLAlchemyError) -> StoreError:
         self.fault = f"The database cannot be used: {self._told(error)}."
         mend = "see to the server" if self.shared else "free the disk, mend the rights, or restore a backup"
-        return StoreError(self.fault, f"Nothing is allowed until it can; {mend}.")
+        kind = _Stuck if _has_waited(error) else StoreError
+        return kind(self.fault, f"Nothing is allowed until it can; {mend}.")
 
     def _told(self, error: SQLAlchemyError) -> str:
         """The error in the database's own words, without rows, statements or the password."""
@@ -214,6 +237,12 @@ def _in_the_way(error: SQLAlchemyError) -> bool:
     if isinstance(error, IntegrityError):
         return True
     return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) in _IN_THE_WAY
+
+
+def _has_waited(error: SQLAlchemyError) -> bool:
+    cause = getattr(error, "orig", None)
+    busy = (getattr(cause, "sqlite_errorcode", 0) & 0xFF) == sqlite3.SQLITE_BUSY
+    return busy or getattr(cause, "sqlstate", None) in _WAITED
 
 
 def _follow(after: After, works: Sequence[_Work]) -> None:

@@ -99,6 +99,26 @@ async def test_a_lock_that_another_holds_ends_in_an_error(
         assert (await store.decided(click(), (), (), NOW)).verdict is Verdict.DECIDED
 
 
+async def test_what_is_recorded_behind_a_lock_is_refused_together_and_reads_are_not(
+    postgresql: Server, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "BUSY_S", 1.0)
+    async with place.store() as store:
+        await submitted(store)
+        tried = []
+        do = store.database._do
+        monkeypatch.setattr(store.database, "_do", lambda work: tried.append(work.after) or do(work))
+        with postgresql.connect(place.url.rpartition("/")[2]) as other:
+            other.execute("BEGIN")
+            other.execute("LOCK TABLE log IN EXCLUSIVE MODE")
+            works = [store.answered(GREEN) for _ in range(20)]
+            ends = await asyncio.gather(*works, store.request("SG-1"), return_exceptions=True)
+            assert [isinstance(end, StoreError) for end in ends] == [True] * 20 + [False]
+            assert len([after for after in tried if after is not None]) <= 2  # the first by itself, perhaps
+            other.execute("ROLLBACK")
+        await store.answered(GREEN)
+
+
 async def test_opposite_clicks_on_two_daemons_decide_once(place: Place, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = Place(tmp_path / "other", place.url)

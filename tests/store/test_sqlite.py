@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from pathlib import Path
 
@@ -48,6 +49,23 @@ async def test_files_are_private(place: Place) -> None:
     async with place.store() as store:
         await store.answered(Entry("green", "policy"))
         assert {path.stat().st_mode & 0o777 for path in place.path.iterdir()} == {0o600}
+
+
+async def test_what_waits_for_a_lock_is_refused_together(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slack_gate.store.engines.BUSY_S", 0.1)
+    async with place.store() as store:
+        with sqlite3.connect(place.path / "gate.db", isolation_level=None) as database:
+            database.execute("BEGIN IMMEDIATE")
+            tried = []
+            once = store.database._once
+            monkeypatch.setattr(store.database, "_once", lambda *work: tried.append(1) or once(*work))
+            ends = await asyncio.gather(
+                *(store.answered(Entry("green", "policy")) for _ in range(30)), return_exceptions=True
+            )
+            assert [str(end).count("locked") for end in ends] == [1] * 30
+            assert 1 <= len(tried) <= 2  # the first by itself, perhaps, and the others together
+            database.execute("ROLLBACK")
+        await store.answered(Entry("green", "policy"))
 
 
 async def test_a_locked_database_is_a_store_error(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
