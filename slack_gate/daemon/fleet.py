@@ -86,8 +86,7 @@ class Fleet:
         while True:
             try:
                 beat = await self._beats.beat(self.down is not None and self.down() is None, FRESH_S)
-            except StoreError as error:
-                self._last = None
+            except StoreError as error:  # it says nothing of who hears Slack: what was known of that stands
                 log.error("the other daemons are not reached", error=str(error))
             else:
                 if beat is None:

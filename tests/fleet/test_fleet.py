@@ -17,6 +17,7 @@ from slack_gate.core.request import Decision, State
 from slack_gate.daemon import fleet, outbox, serve
 from slack_gate.daemon.gate import Gate
 from slack_gate.errors import StoreError
+from slack_gate.store.heartbeats import Beat, Heartbeats
 from slack_gate.store.log import verify
 from slack_gate.store.tables import cards
 from tests.daemon.house import House
@@ -148,6 +149,37 @@ async def test_when_nobody_hears_slack_any_more_whoever_waits_is_told(
         assert ended.decision == "deny"
         assert "no daemon on this database hears Slack" in ended.reason
         assert "127.0.0.1" in ended.reason
+
+
+async def test_a_beat_that_fails_says_nothing_of_who_hears_slack(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "SWEEP_S", 0.1)
+    monkeypatch.setattr(fleet, "BEAT_S", 0.3)
+    async with street(url) as town:
+        await town.start("a")
+        b = await town.start("b", "web", page_port=free_port())
+        hook, card = await town.asked("b", "git push origin x")
+        beat, failed = Heartbeats.beat, asyncio.Event()
+
+        async def fails(beats: Heartbeats, hears: bool, fresh: float) -> Beat | None:
+            if not hears and not failed.is_set():
+                failed.set()
+                raise StoreError("The connection was lost.")
+            return await beat(beats, hears, fresh)
+
+        monkeypatch.setattr(Heartbeats, "beat", fails)
+        await failed.wait()
+        looked, look = asyncio.Event(), Gate.look_again
+
+        async def noted(gate: Gate) -> None:
+            await look(gate)
+            looked.set()
+
+        monkeypatch.setattr(Gate, "look_again", noted)
+        for _ in range(4):  # sweeps of both, the last of them with a beat again
+            looked.clear()
+            await looked.wait()
+        await b.press(card, "Approve")
+        assert (await b.ended(hook)).decision == "allow"
 
 
 async def test_what_another_daemon_could_not_post_is_told_by_the_home(
