@@ -43,6 +43,8 @@ void guard(Search *search, const char *path) {
 /* What cannot be looked at can hold anything, and its owner, the command, can open it again: it reads as empty. */
 bool hide_closed(Search *search, const char *directory) {
     struct stat info;
+    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
+        fail("%s cannot be looked at (%s). Nothing was run.", directory, strerror(errno));
     if (errno != EACCES) return false;
     if (!lstat(near(directory), &info) && info.st_uid != geteuid() && access(near(directory), X_OK)) return false;
     add_once(&search->hides, directory);

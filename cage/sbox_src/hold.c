@@ -176,7 +176,9 @@ Holding hold(const char *directory, const char *path, const char *yard) {
     for (size_t i = held.count; i-- > 0;)
         if (!strcmp(held.at[i], path)) return known[i].found;
     int place = open_plainly(directory);
-    Holding found = place < 0 ? NOTHING : hold_in(place, path, yard);
-    if (place >= 0) close(place);
+    if (place < 0 && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == EACCES)) return NOTHING;
+    if (place < 0) fail("%s cannot be held against a change (%s). Nothing was run.", path, strerror(errno));
+    Holding found = hold_in(place, path, yard);
+    close(place);
     return found;
 }
