@@ -17,19 +17,32 @@ from typing import Protocol
 import structlog
 
 from slack_gate.core.display import one_line, visible
+from slack_gate.core.display import sentence as drawn_once
 from slack_gate.core.fields import parts
 from slack_gate.core.offers import Offers
 from slack_gate.core.outcome import outcome_of, sentence
 from slack_gate.core.ports import Click, Verdict
 from slack_gate.core.request import BY_TERMINAL, Choice, Decision, Request, State
 from slack_gate.core.secrets import mask
-from slack_gate.core.wording import MAX_TOOL, always, arrival, measure, no_always, origin, place
+from slack_gate.core.wording import (
+    MAX_TOOL,
+    always,
+    arrival,
+    counted,
+    grounds,
+    measure,
+    no_always,
+    origin,
+    place,
+    remarks,
+)
 from slack_gate.errors import GateError
 from slack_gate.keyboard import Input, write
 
 SETTLE_S = 1.0  # after a question was answered elsewhere: what is typed just then was meant for it
 AGAIN_S = 1.0  # after the database could not be read
 REMARKS = ("reason", "description")
+MAX_WHY = 400
 PROMPT = "Approve? [y/N] "
 ENDED = "the terminal of slack-gate has no input any more, so nobody can answer there"
 
@@ -86,7 +99,7 @@ class Terminal:
                 if (request := await self._next()) is not None:
                     await self._ask(request)
             except GateError as error:  # until the database is back nothing is allowed anyway
-                await self._say(f"\n{one_line(str(error), 600)}\n")
+                await self._say(f"\n{drawn_once(str(error))}\n")
                 await asyncio.sleep(AGAIN_S)
         await self._say(f"\n({ENDED})\n")
         while self._alone:
@@ -179,14 +192,14 @@ class Terminal:
             log.exception("an answer at the terminal failed", request=request.id)
             self._answered.add(request.id)
             why = str(error) if isinstance(error, GateError) else f"slack-gate failed ({type(error).__name__})."
-            await self._say(f"Nothing was decided. {one_line(why, 600)}\n")
+            await self._say(f"Nothing was decided. {drawn_once(why)}\n")
             return
         said = sentence(click)
         if click.verdict is Verdict.DECIDED:
             said = f"{'Denied' if choice is Choice.DENY else 'Approved'} {request.id}. {said}".rstrip()
         if click.verdict not in (Verdict.UNREMEMBERABLE, Verdict.UNFIT, Verdict.DENIED_BEFORE):  # these are asked again
             self._answered.add(request.id)
-        await self._say(f"{visible(said)}\n")
+        await self._say(f"{drawn_once(said)}\n")
 
     def _choices(self, request: Request) -> str:
         offers = self._gate.offers(request)
@@ -223,7 +236,7 @@ def described(request: Request, columns: int | None) -> str:
     what = "run" if request.command is not None else f"use {one_line(request.tool, MAX_TOOL)}"
     lines = [f"Agent wants to {what}:"]
     brief = request.command is not None and all(part.brief for part in shown[1:])
-    literal, remarks = (shown[:1], shown[1:]) if brief else (shown, [])
+    literal, said_beside = (shown[:1], shown[1:]) if brief else (shown, [])
     for part in literal:
         lines += [f"{part.caption}:"] if part.caption else []
         lines += _wrapped(part.shown, columns)
@@ -233,8 +246,10 @@ def described(request: Request, columns: int | None) -> str:
         f"By {one_line(request.agent, 40)}: {one_line(request.tool, MAX_TOOL)}",
         place(request),
         origin(request),
-        f"Asked because {one_line(mask(request.why), 400)}",
-        *(line for part in remarks for line in part.shown.split("\n")),
+        *grounds(request, MAX_WHY),
+        *(line for part in said_beside for line in part.shown.split("\n")),
+        *remarks(request),
+        *counted(request),
         *measure(request, literal),
         f"Until {time.strftime('%H:%M:%S', time.localtime(request.expires_at))}",
     ]

@@ -156,7 +156,11 @@ def one_line(text: str, limit: int) -> str:
     """A single visible line of at most `limit` UTF-16 units, secrets masked; a cut says how many characters are
     missing. Whatever stands in a sentence goes through here: a name, a directory or a session may hold a secret too."""
     lines = visible(mask(text)).replace(f"{_NAMES[chr(10)]}{_CLOSE}\n", f"{_NAMES[chr(10)]}{_CLOSE}")
-    line = lines.replace("\n", _RETURN)
+    return shortened(lines.replace("\n", _RETURN), limit)
+
+
+def shortened(line: str, limit: int) -> str:
+    """At most `limit` UTF-16 units of a line that is drawn already; a cut says how many characters are missing."""
     if units(line) <= limit:
         return line
     room = limit - len("… (+ more)") - len(str(len(line)))
@@ -164,3 +168,10 @@ def one_line(text: str, limit: int) -> str:
     while units(kept) > room:
         kept = kept[: room - units(kept)]
     return f"{kept}… (+{len(line) - len(kept)} more)"
+
+
+def sentence(text: str) -> str:
+    """A sentence of ours on one line: what it quotes was drawn when it was put in, and is not drawn a second time."""
+    text = mask(text)
+    drawn = {char: _escape(char) for char in set(text) if char != "…" and char not in _OURS and _hides(char)}
+    return text.translate({ord(char): escape for char, escape in drawn.items()} | {ord("\n"): _RETURN})

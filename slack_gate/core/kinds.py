@@ -66,7 +66,7 @@ def _edited(name: str, old: str, new: str, every: bool, file: FileNow | None) ->
     if text is not None and _fits(old, every, text) and not _whole_lines(old, text):
         around = change(text, text.replace(old, new))
         if around is not None and around.gist.count("\n") < MAX_GIST:
-            yield Part(f"In the file as it is now{where}: {_SIGNS}", "", "", around.gist, gist=around.gist)
+            yield Part(f"In the file as it is now,{where}: {_SIGNS}", "", "", around.gist, gist=around.gist)
             where = ""
     yield from _exactly(name, where, old, new)
 

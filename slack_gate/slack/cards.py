@@ -15,7 +15,7 @@ from typing import Any
 
 from cage.cage_policy import FILE_TOOLS
 from slack_gate.core.change import FileNow
-from slack_gate.core.display import one_line, units, visible
+from slack_gate.core.display import one_line, sentence, shortened, units, visible
 from slack_gate.core.fields import Part, parts
 from slack_gate.core.kinds import parts_now
 from slack_gate.core.offers import NOTHING, Offers
@@ -46,6 +46,7 @@ MAX_TEXT = 3000  # of one text
 MAX_RAW = 1_000_000  # characters of an input; a longer one is not even drawn
 MAX_FILE = 1_000_000  # bytes of a snippet; Slack's own limit is a little higher
 MAX_NOTIFICATION = 400
+MIN_QUOTED = 40  # of the text in it; of less, none
 MAX_CONFIRM = 300
 MAX_REASON = 600
 # What the options of the overflow menu stand for: their values are request, digest and one of these.
@@ -134,17 +135,19 @@ def card(request: Request, offers: Offers = NOTHING, file: FileNow | None = None
 
 def _ended(request: Request, shown: Sequence[Part], literal: Sequence[Block], said: Sequence[str]) -> Picture:
     outcome = outcome_of(request)
-    changed: list[Block] = []
+    asked, ran = list(literal), _summary(request, shown)
     if request.edited is not None:
-        text = visible(request.edited)
+        ran = request.edited
+        text = visible(ran)
         drawn = None if units(text) <= MAX_CLIPPED // 2 else ends_of(text, MAX_CLIPPED // 2)
         changed = _literal(Part("What was approved in its place", "", "", text), drawn)
+        asked = [context(plain("What was asked")), *literal, *changed]
     facts = [_asked_by(request)]
     if request.state is State.DENIED and request.form:
         facts.append(_taken_back(request))
     return Picture(
-        escaped(one_line(f"{outcome.splitlines()[0].rstrip('.')}: {_summary(request, shown)}", MAX_NOTIFICATION)),
-        [section(outcome), *literal, *changed, _facts(said, facts, clock(ended_at(request)))],
+        _announced(f"{outcome.splitlines()[0].rstrip('.')}: ", ran),
+        [section(outcome), *asked, _facts(said, facts, clock(ended_at(request)))],
     )
 
 
@@ -158,7 +161,7 @@ def ending(request: Request) -> Picture:
     """The outcome in few words, for a message whose full picture Slack refuses: better bare than with live buttons."""
     outcome = outcome_of(request)
     asked = one_line(_summary(request, parts_now(request)), 300)
-    return Picture(escaped(one_line(outcome, MAX_NOTIFICATION)), [section(f"{outcome}\n{asked}\n{origin(request)}")])
+    return Picture(_announced(sentence(outcome)), [section(f"{outcome}\n{asked}\n{origin(request)}")])
 
 
 def notice(sentence: str) -> list[Block]:
@@ -321,8 +324,13 @@ def notification(request: Request, before: str = "") -> str:
     what = request.tool if request.command is None else ", ".join(first_programs(request.command)[:3]) or "a command"
     touched = ", ".join(reach(request)[:3])
     first = f"{one_line(what, 60)}{f' ({touched})' if touched else ''} on {one_line(request.host, 30)}"
-    said = f"{before}{first}. {one_line(request.agent, 40)}: {_what(parts(request))}"
-    return escaped(one_line(said, MAX_NOTIFICATION))
+    return _announced(f"{before}{first}. {one_line(request.agent, 40)}: ", _what(parts(request)))
+
+
+def _announced(said: str, text: str = "") -> str:
+    """A notification: what is said, drawn already, then as much of a text as there is room for."""
+    room = MAX_NOTIFICATION - units(said)
+    return escaped(said + one_line(text, room) if room > MIN_QUOTED else shortened(said, MAX_NOTIFICATION))
 
 
 def escaped(line: str) -> str:

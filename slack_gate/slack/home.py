@@ -12,7 +12,7 @@ from typing import Any
 
 from slack_gate.core.change import FileNow
 from slack_gate.core.cord import Cord, state
-from slack_gate.core.display import one_line, units
+from slack_gate.core.display import one_line, sentence, shortened, units
 from slack_gate.core.fields import length
 from slack_gate.core.kinds import parts_now
 from slack_gate.core.outcome import ended_at, outcome_of
@@ -177,7 +177,7 @@ def health(seen: Overview) -> list[str]:
         ]
     if found.get("otherConnections"):
         said.append("Another program is connected as this app and may swallow clicks.")
-    return [one_line(sentence, 400) for sentence in (*said, *notes)][:6]
+    return [shortened(sentence(one), 400) for one in (*said, *notes)][:6]
 
 
 def _cord_button(cord: Cord) -> Block:

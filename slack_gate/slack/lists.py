@@ -10,16 +10,15 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any
 
-from slack_gate.core.display import one_line, shape, units
+from slack_gate.core.display import one_line, sentence, shortened, units
 from slack_gate.core.event import APPROVAL
 from slack_gate.core.fields import Part, parts
 from slack_gate.core.offers import NOTHING, Offers
 from slack_gate.core.outcome import outcome_of
-from slack_gate.core.reach import programs, reach
 from slack_gate.core.request import Choice, Request, State
 from slack_gate.core.secrets import mask
-from slack_gate.core.wording import MAX_TOOL, because, headline, place, remarks
-from slack_gate.slack.blocks import Block, button, confirm, context, plain, section
+from slack_gate.core.wording import MAX_TOOL, counted, grounds, headline, measure, place, remarks
+from slack_gate.slack.blocks import Block, button, confirm, context, divider, plain, section
 from slack_gate.slack.cards import (
     MENU,
     SCOPED,
@@ -35,6 +34,7 @@ APPROVE_ALL = "approve-all"
 MAX_TEXT = 700  # UTF-16 units of what one item would run; a longer one gets a card of its own
 MAX_PLACE = 300
 MAX_WHY = 160
+MAX_REMARK = 200
 MAX_TOTAL = 6800  # of a message that waits; ended items may take a little more
 MAX_BLOCKS = 46
 MAX_VALUE = 2000  # characters of a button's value
@@ -60,7 +60,7 @@ def fitting(requests: Sequence[Request], offers: OffersOf) -> int:
         again = place(request) == before
         before = place(request)
         size += _total(drawn) - (units(before) if again else 0)
-        blocks += len(drawn) - again
+        blocks += len(drawn) - again + bool(number)  # a line between two texts, so that buttons belong to the upper
         values += len(value_of(request)) + 1
         if number and (size > MAX_TOTAL or blocks > MAX_BLOCKS or values > MAX_VALUE):
             return number
@@ -75,15 +75,16 @@ def listing(requests: Sequence[Request], offers: OffersOf = lambda request: NOTH
     blocks: list[Block] = [section(_top(requests, waiting, deeds.pop() if alike else ""))]
     number = 0
     for where, here in groupby(requests, place):
-        blocks.append(context(plain(where)))
+        place_now = [context(plain(where))]
         for _, same in groupby(here, lambda request: (request.tool, _text(request))):
             twins = list(same)
-            blocks += _text(twins[0])
+            blocks += [*([divider()] if number else []), *place_now, *_text(twins[0])]
+            place_now = []
             for request in twins:
                 number += 1
                 blocks += _item(request, f"{number} of {len(requests)}", alike, offers)
     if len(waiting) > 1:
-        blocks.append(_all_of(waiting))
+        blocks += [divider(), _all_of(waiting)]
     return Picture(_notification(requests, waiting), blocks)
 
 
@@ -99,40 +100,36 @@ def _top(requests: Sequence[Request], waiting: Sequence[Request], deed: str) -> 
 
 def _text(request: Request) -> list[Block]:
     """What would run, whole; the agent's remarks on a command follow with each item."""
-    shown = parts(request)
-    literal = shown[:1] if _brief(shown, request) else shown
     found: list[Block] = []
-    for part in literal:
+    for part in _parted(request)[0]:
         found += [context(plain(part.caption))] if part.caption else []
         found += [preformatted(part.shown)] if part.shown else []
     return found
 
 
-def _brief(shown: Sequence[Part], request: Request) -> bool:
-    return request.command is not None and all(part.brief for part in shown[1:])
+def _parted(request: Request) -> tuple[list[Part], list[Part]]:
+    """What stands there literally, and the agent's remarks on it: short fields beside a command."""
+    shown = parts(request)
+    number = 1 if request.command is not None and all(part.brief for part in shown[1:]) else len(shown)
+    return shown[:number], shown[number:]
 
 
 def _item(request: Request, number: str, alike: bool, offers: OffersOf) -> list[Block]:
     """`alike`: who wants to do what stands at the top."""
-    shown = parts(request)
-    said = [part.shown for part in shown[1:]] if _brief(shown, request) else []
+    literal, remarked = _parted(request)
+    said = [part.shown for part in remarked]
     if request.state is not State.PENDING:
-        outcome = one_line(outcome_of(request), 140)
-        return [context(plain(f"{number}: {outcome}. Request {request.id}"), *map(plain, said))]
-    main = shape((shown[0] if request.command is not None else shown[-1]).raw)
-    hidden = sum(shape(part.raw).hidden for part in shown)
-    touched = ", ".join(reach(request))
+        outcome = shortened(sentence(outcome_of(request)), 140)
+        return [context(plain(f"{number}: {outcome.rstrip('.')}. Request {request.id}"), *map(plain, said))]
     facts = [
         number if alike else f"{number}: {headline(request)[:-1]}",
-        f"Reaches {touched}" if touched else "",
-        f"Asked because {because(request, MAX_WHY)}",
-        *(one_line(said, 200) for said in remarks(request)),
-        f"{hidden} hidden or look-alike characters, drawn as \\u{{…}}" if hidden else "",
-        "" if request.command is None else one_line(programs(request.command), 80),
-        f"{main.characters} characters, {main.lines} {'line' if main.lines == 1 else 'lines'}",
+        *grounds(request, MAX_WHY),
+        *(shortened(said, MAX_REMARK) for said in remarks(request)),
+        *counted(request),
+        *measure(request, literal),
         request.id,
     ]
-    about = context(plain(". ".join(filter(None, facts))), *map(plain, said))
+    about = context(plain(". ".join(facts)), *map(plain, said))
     return [about, _buttons(request, offers(request))]
 
 
@@ -166,7 +163,7 @@ def pairs(value: str) -> list[tuple[str, str]]:
 
 def bare(requests: Sequence[Request]) -> Picture:
     """In few words, for a message whose full picture Slack refuses: better bare than with live buttons."""
-    ended = "\n".join(f"{request.id}: {one_line(outcome_of(request), 60)}" for request in requests)
+    ended = "\n".join(f"{request.id}: {shortened(sentence(outcome_of(request)), 60)}" for request in requests)
     text = f"{len(requests)} requests"
     return Picture(text, [section(f"{text}\n{ended}"[:2900])])
 

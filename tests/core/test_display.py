@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slack_gate.core.display import exact, one_line, shape, units, visible
+from slack_gate.core.display import exact, one_line, sentence, shape, shortened, units, visible
 
 TRICKY = st.text(
     st.one_of(
@@ -104,3 +104,12 @@ def test_a_cut_line_says_how_much_is_missing() -> None:
 @given(st.text())
 def test_units_are_utf16(text: str) -> None:
     assert units(text) == len(text.encode("utf-16-le")) // 2
+
+
+def test_a_sentence_keeps_what_it_quotes_as_it_was_drawn() -> None:
+    quoted = one_line("O\u2019Brien\n\u202eend" + " " * 12 + "x" * 90, 60)
+    said = f"{quoted} wrote xoxb-…"
+    assert sentence(said) == said
+    assert shortened(sentence(said), 300) == said
+    assert sentence("a\x1b[2K\u202eb\nc\td") == "a\\u{1b}[2K\\u{202e}b\u23cec\td"
+    assert sentence("xoxb-123456789012 is wrong") == "[masked 17] is wrong"

@@ -90,7 +90,7 @@ def test_edits_of_another_form_are_shown_as_data(edits: Any) -> None:
     [
         (
             FileNow("a\nport = 80\n"),
-            "In the file as it is now at line 2: - goes, + comes\n a\n-port = 80\n+port = 8080\n ",
+            "In the file as it is now, at line 2: - goes, + comes\n a\n-port = 80\n+port = 8080\n ",
         ),
         (FileNow("80\n"), "change at line 1: - goes, + comes\n-80\n+8080"),
         (FileNow("80 80\n"), "change, whose old text stands in 2 places: it may fail"),
@@ -108,7 +108,7 @@ def test_an_edit_in_many_places_is_not_drawn_around_each() -> None:
     fields = {"file_path": "/w/a", "old_string": "b", "new_string": "c", "replace_all": True}
     shown = edit("Edit", FileNow("a b\n" * 100), **fields)
     assert "In the file" not in shown and "change in 100 places, the first at line 1: - goes, + comes\n-b\n+c" in shown
-    assert "In the file as it is now in 2 places" in edit("Edit", FileNow("a b\n" * 2), **fields)
+    assert "In the file as it is now, in 2 places" in edit("Edit", FileNow("a b\n" * 2), **fields)
 
 
 def test_a_write_says_what_stands_there_now() -> None:

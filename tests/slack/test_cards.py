@@ -577,3 +577,11 @@ def test_a_rule_too_long_for_its_dialog_is_not_offered() -> None:
     many = [replace(key, words=(f"{'x' * 30}{number}",)) for number in range(20)]
     assert "Always is not offered: the rule is too long" in plain(card(asked, Offers(many)).blocks)
     assert "Always covers touch (any arguments, any directory)" in plain(card(asked, Offers([key])).blocks)
+
+
+def test_of_a_changed_command_each_text_says_which_it_is() -> None:
+    changed = ended(request(command="git push origin dev"), State.APPROVED, edited="git push --dry-run origin dev")
+    shown = card(changed)
+    assert plain(shown.blocks).index("What was asked") < plain(shown.blocks).index("What was approved in its place")
+    assert literals(shown.blocks) == ["git push origin dev", "git push --dry-run origin dev"]
+    assert shown.text == "Approved with a change by Ana after 12 s: git push --dry-run origin dev"

