@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from slack_gate.core.display import visible
+from slack_gate.core.display import sentence
 from slack_gate.errors import GateError
 
 # name → (module, one line for --help); the module holds a click command of that name
@@ -62,5 +62,5 @@ def main() -> None:
     try:
         group()
     except GateError as error:
-        click.echo(f"slack-gate: {visible(str(error))}", err=True)
+        click.echo(f"slack-gate: {sentence(str(error))}", err=True)
         sys.exit(error.exit_code)

@@ -18,6 +18,7 @@ from slack_gate.web.peer import tcp_peer_uid
 
 TIMEOUT_S = 10.0
 START = "`slack-gate serve --approver web` opens it; its first lines say where, and the password."
+ANOTHER = "Each start of `slack-gate serve` makes a new one: its first lines show it, or name the file that holds it."
 
 
 class ApprovalPage:
@@ -42,7 +43,7 @@ class ApprovalPage:
 def approval_page(port: int, path: str = "/") -> Iterator[ApprovalPage]:
     """Asks for the password first; the forms are those at `path`.
 
-    Raises GateError: no page there, none of ours, or a wrong password.
+    Raises GateError: no page there, none of ours, or a wrong password or none.
     """
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=TIMEOUT_S, trust_env=False) as client:
@@ -50,7 +51,7 @@ def approval_page(port: int, path: str = "/") -> Iterator[ApprovalPage]:
             client.auth = httpx.BasicAuth(USER, _password())
             response = client.get(path)
             if response.status_code == httpx.codes.UNAUTHORIZED:
-                raise GateError("The password is wrong, so nothing was decided.", START)
+                raise GateError("The password is wrong, so nothing was decided.", ANOTHER)
             if response.status_code != httpx.codes.OK:
                 raise GateError(f"Nothing was decided. {visible(response.text.strip()[:300])}")
             yield ApprovalPage(client, _Forms(response.text).tokens)
@@ -59,9 +60,12 @@ def approval_page(port: int, path: str = "/") -> Iterator[ApprovalPage]:
 
 
 def _password() -> str:
-    if sys.stdin.isatty():
-        return getpass.getpass("Password of the approval page: ")
-    return sys.stdin.readline().removesuffix("\n")
+    """Raises GateError when none was given."""
+    typed = sys.stdin.isatty()
+    given = getpass.getpass("Password of the approval page: ") if typed else sys.stdin.readline().removesuffix("\n")
+    if not given:
+        raise GateError("No password was given, so nothing was decided.", ANOTHER)
+    return given
 
 
 def _only_our_own(response: httpx.Response) -> None:

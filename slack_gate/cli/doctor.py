@@ -19,7 +19,7 @@ import click
 from slack_gate.cli.probe import probed
 from slack_gate.cli.status import SILENT
 from slack_gate.config import Settings, load
-from slack_gate.core.display import one_line
+from slack_gate.core.display import sentence
 from slack_gate.daemon.programs import trusted_programs
 from slack_gate.errors import GateError
 from slack_gate.install.layout import PINNED, Layout, Record
@@ -35,6 +35,8 @@ COMMAND_S = 60.0
 BLOCKS_SINCE = (2, 1, 295)  # the first Claude Code that can be told to block when a hook fails
 INSTALL = "Run `slack-gate install claude-code`."
 HOOK = "/slack_gate/hook.py"
+TOKENS = "`slack-gate init` writes them down; with `serve --approver web` alone none are needed."
+APPROVERS = "Set it to your Slack member id."
 TEST = "slack-gate doctor: a test, nothing to do."
 
 
@@ -62,7 +64,7 @@ def doctor(as_json: bool, message: bool) -> None:
     else:
         for finding in found:
             said = f"{finding.words.removesuffix('.')}. {finding.fix}" if finding.fix else finding.words
-            click.echo(f"{finding.level:<7}{finding.about:<10}{one_line(said, 1000)}")
+            click.echo(f"{finding.level:<7}{finding.about:<10}{sentence(said)}")
     sys.exit(1 if any(finding.level == "fault" for finding in found) else 0)
 
 
@@ -120,10 +122,10 @@ def _run(words: list[str]) -> tuple[int, str]:
 def _slack(settings: Settings, message: bool) -> Iterator[Finding]:
     bot, app = settings.slack_bot_token.get_secret_value(), settings.slack_app_token.get_secret_value()
     if not (bot and app):
-        yield Finding(
-            "note", "Slack", "the tokens are not set in this terminal, so only the daemon's link was looked at"
-        )
+        yield Finding("note", "Slack", "its tokens are not set here, so nothing was asked of it", TOKENS)
         return
+    if not settings.approvers:
+        yield Finding("fault", "Slack", "SLACK_GATE_APPROVERS is empty, so nobody can be asked", APPROVERS)
 
     async def checks() -> list[Finding]:
         client = web_client(bot, settings.slack_api_url)
@@ -135,7 +137,7 @@ def _slack(settings: Settings, message: bool) -> Iterator[Finding]:
             if message:
                 await client.chat_postMessage(channel=approver, text=TEST)
         names = ", ".join(map(people.name, settings.approvers))
-        return [Finding("ok", "Slack", f"both tokens are good, and {names or 'nobody'} can be asked")]
+        return [Finding("ok", "Slack", f"both tokens are good{f', and {names} can be asked' if names else ''}")]
 
     try:
         yield from asyncio.run(checks())

@@ -45,7 +45,7 @@ def explain(command: str | None, cwd: str | None, tool: str, tool_input: str | N
 _LABELS = {
     "outcome": "outcome",
     "verdict": "verdict",
-    "segment": "decided by",
+    "segment": "because of",
     "rule": "rule",
     "hint": "unasked",
     "network": "network",

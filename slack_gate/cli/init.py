@@ -21,8 +21,8 @@ NEXT = """\
 Next, in this order:
   {here} install claude-code
       the hook, and a copy of the program out of the agent's reach
-  ~/.local/bin/slack-gate serve
-      the daemon
+  ~/.local/bin/slack-gate serve{how}
+      the daemon{why}
   ~/.local/bin/slack-gate doctor
       whether all of it holds together"""
 
@@ -39,8 +39,8 @@ def init() -> None:
         raise ConfigError(f"{path} is there already and stays as it is.", "Edit it, or move it away.")
     click.echo("The Slack app's page has the tokens, a person's profile in Slack the member id: docs/slack-app.md.")
     answers = {
-        "slack_bot_token": _asked("Bot token, xoxb-…: ", hidden=True),
-        "slack_app_token": _asked("App-level token, xapp-…: ", hidden=True),
+        "slack_bot_token": _token("Bot token", "xoxb-"),
+        "slack_app_token": _token("App-level token", "xapp-"),
         "approvers": _asked("Member ids of the people who may approve, separated by commas: "),
     }
     given = {name: value for name, value in answers.items() if value}
@@ -48,7 +48,17 @@ def init() -> None:
     make_private(home)
     _write(path, _text(given))
     here = "slack-gate" if shutil.which("slack-gate") else shlex.quote(sys.argv[0])
-    click.echo(f"Wrote {path}, which only you can read.\n{NEXT.format(here=here)}")
+    lacking = len(given) < len(answers)
+    how, why = (" --approver web", "; for Slack it needs both tokens and the member ids") if lacking else ("", "")
+    click.echo(f"Wrote {path}, which only you can read.\n{NEXT.format(here=here, how=how, why=why)}")
+
+
+def _token(name: str, start: str) -> str:
+    """It is not shown, so a mix-up is told at once. Raises ConfigError."""
+    given = _asked(f"{name}, {start}…: ", hidden=True)
+    if given and not given.startswith(start):
+        raise ConfigError(f"That is no {name.lower()}: it begins with {start}. Nothing was written.", "Start again.")
+    return given
 
 
 def _asked(question: str, hidden: bool = False) -> str:

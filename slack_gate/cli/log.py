@@ -44,7 +44,7 @@ def log(ctx: click.Context, as_json: bool, of_all: bool) -> None:
                 click.echo(_readable(text, number))
 
 
-@log.command()
+@log.command(short_help="Whether anything in it was changed or removed.")
 def verify() -> None:
     """Exit 0 when the chain of the log holds to its end, else 1 with the first bad line."""
     path = load().log_path

@@ -17,7 +17,7 @@ def policy() -> None:
     """The person's own rules, policy.toml in SLACK_GATE_HOME; docs/policy.md tells its form."""
 
 
-@policy.command()
+@policy.command(short_help="Whether policy.toml can be used.")
 def check() -> None:
     """Whether policy.toml can be used; exit 0, or 1 with the line that is wrong."""
     path = load().home / "policy.toml"

@@ -35,6 +35,8 @@ def list_requests(as_json: bool, limit: int) -> None:
         by = one_line(request.decided_name or request.decided_by, 80)
         who = f" by {by}" if by else ""
         click.echo(f"{request.id}  {asked}  {request.state}{who}  {one_line(what, 100)}")
+    if not found:
+        click.echo("Nothing was asked yet.", err=True)
 
 
 def _as_dict(request: Request) -> dict[str, object]:

@@ -14,7 +14,7 @@ import click
 
 from slack_gate.config import load
 from slack_gate.core.cord import Cord, Place, state
-from slack_gate.core.display import one_line
+from slack_gate.core.display import sentence, shortened
 
 TIMEOUT_S = 5.0
 MAX_REPLY = 65536
@@ -41,6 +41,10 @@ def status(as_json: bool) -> None:
     sys.exit(0 if found["healthy"] is True else 1)
 
 
+def _told(said: object) -> str:
+    return shortened(sentence(str(said)), MAX_FAULT)
+
+
 def _lines(found: dict[str, object], path: Path) -> list[str]:
     """For a person: how it is, then what else to know, each in a line."""
     heard = found["lastInboundSeconds"]
@@ -49,10 +53,10 @@ def _lines(found: dict[str, object], path: Path) -> list[str]:
         first = f"Healthy: {slack}, hooks are answered on {path}."
     else:
         age = "" if heard is None else f" (Slack was last heard {heard} s ago)"
-        first = f"Not healthy: {one_line(str(found['fault']), MAX_FAULT)}{age}."
+        first = f"Not healthy: {_told(found['fault'])}{age}."
     lines = [first, *_asking(found)]
     notes = found.get("notes")
-    lines += [f"Note: {one_line(str(note), MAX_FAULT)}." for note in notes] if isinstance(notes, list) else []
+    lines += [f"Note: {_told(note)}." for note in notes] if isinstance(notes, list) else []
     others = found.get("otherConnections")
     if isinstance(others, int) and others > 0:
         lines.append(

@@ -47,6 +47,7 @@ def test_every_subcommand_has_help(home: Home, words: list[str], flag: str) -> N
     ended = home.run(*words, flag)
     assert ended.code == 0
     assert f"slack-gate {' '.join(words)} [OPTIONS]" in ended.out.splitlines()[0]
+    assert not [line for line in ended.out.splitlines()[1:] if line.endswith("...")]  # no sentence is cut
     assert list(home.path.iterdir()) == []
 
 

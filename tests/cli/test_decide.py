@@ -17,6 +17,7 @@ from aiohttp import web
 
 from slack_gate.core.request import Request, State
 from slack_gate.daemon.serve import Running, running
+from tests.cli.conftest import Home
 from tests.client.asking import ROOT, Ran, ended, program
 from tests.daemon.serving import environment
 from tests.ports import free_port
@@ -93,7 +94,8 @@ async def test_denied_with_a_reason(asked: Asked) -> None:
 async def test_without_the_password_nothing_is_decided(asked: Asked, typed: str) -> None:
     _, request = await asked.asks("make", "deploy")
     decided = await asked.decides(request.id, "approve", stdin=typed.replace("{password}", asked.password))
-    assert (decided.code, b"The password is wrong" in decided.stderr) == (1, True), decided
+    said = b"The password is wrong" if typed.strip() else b"No password was given"
+    assert (decided.code, said in decided.stderr) == (1, True), decided
     assert await asked.state(request) is State.PENDING
 
 
@@ -193,3 +195,8 @@ async def test_one_approval_of_several_is_not_called_approved(asked: Asked) -> N
     decided = await asked.decides(request.id, "approve", stdin=asked.password)
     assert decided.code == 0 and await asked.state(request) is State.PENDING
     assert b"Approved" not in decided.stdout and b"others are needed too" in decided.stdout
+
+
+def test_what_an_error_quotes_is_drawn_once(home: Home) -> None:
+    home.ask(1)
+    assert "no request SG-O\\u{2019}x." in home.run("decide", "SG-O\u2019x", "approve").err

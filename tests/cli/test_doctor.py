@@ -144,6 +144,8 @@ async def test_healthy_and_then_not(installed: Path) -> None:
 
         await one.examined("--message", SLACK_GATE_APPROVERS="U0NOBODY")
         assert (one.code, "U0NOBODY" in one.faults("Slack")) == (1, True)
+        await one.examined(SLACK_GATE_APPROVERS="")
+        assert (one.code, "nobody can be asked Set it to your" in one.faults("Slack")) == (1, True)
         one.slack.fail_next("chat.postMessage", error="messages_tab_disabled")
         await one.examined("--message")
         assert "messages_tab_disabled Turn on App Home" in one.faults("Slack")

@@ -39,7 +39,7 @@ def test_a_gated_call_in_words(home: Home) -> None:
     assert ended.out.splitlines() == [
         "outcome     asked",
         "verdict     gated",
-        "decided by  npm publish --tag x",
+        "because of  npm publish --tag x",
         "rule        it runs outside the cage",
         "unasked     sbox npm publish --tag x",
         "network     the cage has none but hosts in net-allow.txt: sbox --net-allow NAME -- npm publish --tag x",

@@ -62,6 +62,27 @@ def test_what_is_wrong_is_refused_and_nothing_written(fresh: Home) -> None:
     assert not fresh.path.exists()
 
 
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        (["xapp-1-abc", "xoxb-1-abc", "U0ANA"], "no bot token: it begins with xoxb-"),
+        (["xoxb-1-abc", "xoxb-1-abc", "U0ANA"], "no app-level token: it begins with xapp-"),
+    ],
+)
+def test_a_token_in_the_place_of_another_is_refused_at_once(fresh: Home, lines: list[str], says: str) -> None:
+    typed(fresh, *lines)
+    ended = fresh.run("init")
+    assert (ended.code, says in ended.err) == (78, True), ended
+    assert "1-abc" not in ended.out + ended.err
+    assert not fresh.path.exists()
+
+
+@pytest.mark.parametrize("lines", [["", "", ""], ["xoxb-1-abc", "", "U0ANA"], ["xoxb-1-abc", "xapp-1-abc", ""]])
+def test_without_all_that_slack_needs_the_next_step_is_the_page(fresh: Home, lines: list[str]) -> None:
+    typed(fresh, *lines)
+    assert "  ~/.local/bin/slack-gate serve --approver web\n" in fresh.run("init").out
+
+
 def test_a_file_that_is_there_stays(home: Home) -> None:
     (home.path / "config.toml").write_text("wait = 7\n")
     typed(home, "xoxb-1-abc", "", "")

@@ -51,3 +51,10 @@ def test_the_word_list_may_be_left_out_but_nothing_else_is_guessed(home: Home) -
     for words in (["--nothing"], ["lst"], ["--json", "more"]):
         ended = home.run("requests", *words)
         assert (ended.code, ended.out) == (2, "")
+
+
+def test_none_is_said(home: Home) -> None:
+    home.store(lambda store: store.requests(1))
+    ended = home.run("requests")
+    assert (ended.code, ended.out, ended.err) == (0, "", "Nothing was asked yet.\n")
+    assert home.run("requests", "--json").out == "[]\n"
