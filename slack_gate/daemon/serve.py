@@ -36,7 +36,7 @@ from slack_gate.daemon.outbox import Outbox
 from slack_gate.daemon.process import for_many_hooks, make_private, not_traceable, notify
 from slack_gate.daemon.rulebook import database_files, rulebook
 from slack_gate.daemon.runs import Runs
-from slack_gate.daemon.socket import hook_socket, lock_of, only_daemon
+from slack_gate.daemon.socket import alone_with, hook_socket, lock_of, only_daemon
 from slack_gate.daemon.sweeper import sweep
 from slack_gate.daemon.threads import Threads
 from slack_gate.errors import ConfigError
@@ -117,7 +117,9 @@ async def running(settings: Settings, approvers: Sequence[str] = (SLACK,)) -> As
     """Starts in the order that fails closed: the right to be the only one, tokens, people, store, link, socket last."""
     _require(settings, approvers)
     make_private(settings.home)
-    with only_daemon(settings.socket_path):
+    # On another socket it would not be told what this one decides: of a database in a file nobody gives notice.
+    state = next(iter(database_files(settings)), settings.home / "gate.db")
+    with only_daemon(settings.socket_path), alone_with(state):
         async with AsyncExitStack() as opened:
             yield await _started(settings, approvers, opened)
 

@@ -88,7 +88,7 @@ def _private_directory(directory: Path) -> None:
 
 
 def lock_of(path: Path) -> Path:
-    """The file whose lock is the right to listen on `path`."""
+    """The file whose lock is the right to `path`: to listen on a socket, to work on a database."""
     return path.with_name(path.name + ".lock")
 
 
@@ -96,10 +96,19 @@ def lock_of(path: Path) -> Path:
 def only_daemon(path: Path) -> Iterator[None]:
     """Holds the right to listen on `path`, in a directory that is ours alone. Take it before anything else is touched.
 
-    The kernel drops the lock with the process: a killed daemon blocks nobody, a busy one is never robbed. Raises
-    SocketError when the directory is open to others or another daemon lives.
+    Raises SocketError when the directory is open to others or another daemon lives.
     """
     _private_directory(path.parent)
+    with alone_with(path):
+        yield
+
+
+@contextmanager
+def alone_with(path: Path) -> Iterator[None]:
+    """Holds the right to `path`. Raises SocketError when another daemon lives.
+
+    The kernel drops the lock with the process: a killed daemon blocks nobody, a busy one is never robbed.
+    """
     lock = lock_of(path)
     try:
         fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -495,6 +495,26 @@ async def test_a_second_daemon_is_refused_while_the_first_is_too_busy_to_answer(
             assert (await h.ended(hook)).decision == "allow"
 
 
+@pytest.mark.parametrize("same", ["home", "database"])
+async def test_a_second_daemon_on_another_socket_is_refused(tmp_path: Path, same: str) -> None:
+    """In a file nobody is told what the other one decides: its agents would wait for what was answered long ago."""
+    async with LocalSlack() as slack:
+        slack.add_user("U0ANA", name="Ana")
+        first = settings_for(slack, tmp_path / "first", database_url=f"sqlite:///{tmp_path / 'gate.db'}")
+        kept = {"home": first.home} if same == "home" else {}
+        second = settings_for(slack, tmp_path / "second", database_url=first.database_url, **kept)
+        async with serving(first):
+            refused = await spawn(second, "serve")
+            try:
+                _, error = await asyncio.wait_for(refused.communicate(), 100)
+            finally:
+                if refused.returncode is None:
+                    refused.kill()
+            assert (refused.returncode, b"Another slack-gate daemon" in error) == (73, True), error
+        async with serving(second):
+            assert await _status(second) == (0, True)
+
+
 async def test_a_killed_daemon_comes_back_and_the_old_card_answers(tmp_path: Path) -> None:
     async with LocalSlack() as slack:
         ana = slack.add_user("U0ANA", name="Ana")
