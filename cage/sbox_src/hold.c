@@ -143,10 +143,15 @@ static bool can_be_filled(int directory, const struct stat *info) {
     return geteuid() ? !faccessat(directory, ".", W_OK, 0) : (info->st_mode & (S_IWGRP | S_IWOTH)) != 0;
 }
 
-/* Named after the directory, whatever that is called later. */
-static const char *parking_of(const struct stat *directory, const char *yard) {
+/* Named after the directory, whatever that is called later; a number alone is given to another when it is gone. */
+static const char *parking_of(int directory, const char *yard) {
+    struct statx info;
     if (yard && yard_fd < 0) yard_fd = open(yard, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return yard && yard_fd >= 0 ? text("%lx-%lx", (long)directory->st_dev, (long)directory->st_ino) : "";
+    if (!yard || yard_fd < 0 || statx(directory, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &info) ||
+        !(info.stx_mask & STATX_BTIME))
+        return "";
+    return text("%x.%x-%llx-%llx.%x", info.stx_dev_major, info.stx_dev_minor, (unsigned long long)info.stx_ino,
+                (unsigned long long)info.stx_btime.tv_sec, info.stx_btime.tv_nsec);
 }
 
 static Holding hold_in(int place, const char *path, const char *yard) {
@@ -157,7 +162,7 @@ static Holding hold_in(int place, const char *path, const char *yard) {
     if (!missing && S_ISLNK(info.st_mode)) return LINKED;
     if (!missing && !S_ISDIR(info.st_mode)) return FILES;
     if (missing && !can_be_filled(place, &above)) return NOTHING;
-    const char *parking = parking_of(&above, yard);
+    const char *parking = parking_of(place, yard);
     int fd = open_locked(place, name, missing ? parking : ""), error = errno;
     if (fd >= 0) {
         bool empty = !fstat(fd, &info) && info.st_mode & S_ISVTX && holds_nothing(fd);

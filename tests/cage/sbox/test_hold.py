@@ -611,6 +611,23 @@ def test_each_directory_is_parked_for_its_own_place(places: World) -> None:
     assert seen[0][0] != seen[1][0] or places.sbox.name == "script"
 
 
+def test_a_directory_with_the_number_of_one_that_is_gone_is_another(world: World) -> None:
+    """What was parked for the one that is gone may be open in an older cage, which made it."""
+    seen = []
+    for name in ("gone", "new"):
+        directory = world.projects / name
+        directory.mkdir()
+        world.give(directory)
+        number = directory.stat().st_ino
+        with running(world, world.projects, "true") as cage:
+            seen.append((number, (directory / ".claude").stat().st_ino))
+            finish(cage)
+        directory.rmdir()
+    if world.sbox.name == "script" or seen[0][0] != seen[1][0]:
+        pytest.skip("nothing is parked, or the file system gives each number once")
+    assert seen[0][1] != seen[1][1]
+
+
 def test_more_projects_than_descriptors(world: World) -> None:
     if world.sbox.name == "script" and not os.environ.get("SLACK_GATE_LONG"):
         pytest.skip("the script takes long for it: shown in the long run")
