@@ -4,6 +4,7 @@ The key of a shell rule is the literal words of one simple command's name (`git 
 compound is covered only if each of its commands is. For any other tool the key is the exact input that was shown.
 """
 
+# ruff: noqa: SIM905  (words in a string are easier to review and to diff than a list of quoted words)
 from __future__ import annotations
 
 import hashlib
@@ -137,6 +138,24 @@ def _released(event: ToolEvent, command: str) -> str:
     else:
         caged = f"sbox bash -c {shlex.quote(command)}"
     return caged if cage_policy.classify("Bash", {"command": caged}, event.cwd) == "green" else ""
+
+
+_READS = frozenset("ls cat head tail grep egrep fgrep rg wc cut tr sort uniq jq echo printf pwd true false".split())
+
+
+def leaves_git(event: ToolEvent) -> bool:
+    """Whether git of this line works where caged code can write, and more than what is there now decides what it does:
+    another command of the line, a remote that no rule names, the files of a commit."""
+    line = [segment.argv for segment in cage_policy.read(event.command or "") or []]
+    try:
+        calls = [cage_policy.parse_git(argv) for argv in line if argv[0] == "git"]
+        if not calls or not cage_policy.current_place().reached(event.cwd):
+            return False
+    except (cage_policy.Gated, OSError):
+        return True
+    speaks = any(call.table is cage_policy.NETWORK for call in calls) and not network_git.uses_network(event)
+    others = {argv[0] for argv in line} - _READS - {"git"}
+    return speaks or bool(others) or any(map(cage_policy.moves_files, calls))
 
 
 def _means_the_same_anywhere(event: ToolEvent) -> bool:

@@ -93,6 +93,8 @@ class Released:
         if coverage is None or event.command is None or event.executor is not None:
             return coverage
         demanded = caged or self._executor == "cage"
+        if not (demanded or coverage.command) and self._leaves_git(event, event.command):
+            return None
         outside = None if demanded or coverage.command else self._outside(event, event.command)
         if outside is not None:
             return replace(coverage, command=outside)
@@ -117,6 +119,12 @@ class Released:
             git = self._caged_git(event, command)
             return placed(command, lambda name: git if git and name == "git" else self._words_of(name))
         return None if planted_words(event) else self.pinned(command)
+
+    def _leaves_git(self, event: ToolEvent, command: str) -> bool:
+        """Whether git would run outside where more decides what it does than what a person said Always to."""
+        if event.rewritable and (self._caged_git(event, command) or (self._cages and network_git.uses_network(event))):
+            return False
+        return rules.leaves_git(event)
 
     def _caged_git(self, event: ToolEvent, command: str) -> tuple[str, ...] | None:
         """The words for git in the cage, where that is no loss: what is planted after this look stays in there."""

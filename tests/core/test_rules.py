@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from slack_gate.core.event import ToolEvent
-from slack_gate.core.rules import Key, Rule, covered, keys_to_remember, missing, runs_caged
+from slack_gate.core.rules import Key, Rule, covered, keys_to_remember, leaves_git, missing, runs_caged
 
 NOW = 1_000_000.0
 
@@ -285,6 +285,23 @@ def test_git_with_a_planted_hook(tmp_path: Path) -> None:
     assert not runs_caged(push)
     # Where the cage cannot write, nothing can be planted.
     assert covered(bash("git push origin main"), rules_for("git push"), NOW) is not None
+
+
+@pytest.mark.parametrize(
+    ("command", "cwd", "left"),
+    [
+        ("git status && ls | head", "/tmp", False),
+        ("git status && cp a .git/config", "/tmp", True),
+        ("git status && cp a .git/config", "/srv", False),
+        ("git status; git push origin main", "/tmp", True),
+        ("git reset --hard && ls", "/tmp", True),
+        ("cp a .git/config", "/tmp", False),
+        ("git status && ls", "/proc/self/cwd", True),
+        ("git unknown && ls", "/srv", True),
+    ],
+)
+def test_git_that_more_decides_about_than_a_rule(command: str, cwd: str, left: bool) -> None:
+    assert leaves_git(bash(command, cwd)) == left
 
 
 def test_where_the_cage_itself_could_be_planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,12 +16,12 @@ import pytest
 from slack_gate.core.answer import Answer
 from slack_gate.core.cage_first import UNCAGED
 from slack_gate.core.event import ToolEvent
-from slack_gate.core.request import Choice
+from slack_gate.core.request import Choice, Request
 from slack_gate.daemon.programs import PACKAGED, cage_starts
 from tests.daemon.desk import SECOND, Desk, desk
 from tests.daemon.house import house as running_house
 
-from .conftest import CAGE, SYSTEM_PATH, House, entries, git
+from .conftest import CAGE, SYSTEM_PATH, House, entries, evil_fsmonitor, git, make_repository
 from .test_policy_planted import PLANTS, other_branch
 
 SBOX = str(PACKAGED)
@@ -232,6 +232,36 @@ async def test_git_that_cannot_work_in_the_cage_is_remembered_as_before(house: H
     line = "git branch -d nowhere && ls"
     async with gate(tmp_path) as one:
         assert SBOX not in await remembered(one, line, house)
+
+
+UNSURE = entries(
+    """ls && git push origin main; git status && ls && git fetch; git push origin main | cat; cat x && git ls-remote
+    cp a.txt .git/config && git branch -d x; cp a.txt .git/config && git push origin main
+    ls && git checkout other; git checkout other && git status && ls; ls && git pull"""
+)
+SURE = ["git branch -d nowhere && ls", "git status | cat"]
+
+
+@pytest.mark.parametrize("cages", [True, False])
+async def test_what_rules_for_other_places_say_of_git_is_not_enough_where_caged_code_can_write(
+    cages: bool, house: House, tmp_path: Path
+) -> None:
+    """Which remote, which files of a commit, what was copied there before: nobody said Always to that."""
+    make_repository(house.outside / "app")
+    (house.repo / ".claude").mkdir()  # what moves files does not fit the cage then
+    async with desk(tmp_path, sbox=SBOX, cages=cages) as one:
+        for line in [*UNSURE, *SURE]:
+            said = await one.gate.submit(one.event(line, str(house.outside / "app"), rewritable=True), SECOND)
+            if isinstance(said, Request):
+                await one.click(said, Choice.ALWAYS)
+        assert [line for line in UNSURE if await answer(one, line, house.outside / "app") is None] == []
+        assert [line for line in UNSURE if await answer(one, line, house.repo)] == []
+        assert [line for line in SURE if await answer(one, line, house.repo) is None] == []
+        unsure = one.event(UNSURE[0], str(house.repo), rewritable=True)
+        assert one.gate._judge.rememberable(unsure) == ()
+        evil_fsmonitor(house.repo)
+        planted = await answer(one, SURE[0], house.repo)
+        assert planted is not None and (planted.command or "").startswith(f"{QUOTED} bash -c ")
 
 
 async def test_a_clone_is_not_remembered_for_the_cage(house: House, tmp_path: Path) -> None:
