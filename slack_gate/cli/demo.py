@@ -52,7 +52,14 @@ STEPS = (
 
 @click.command()
 @click.option("--auto", is_flag=True, help="Let a built-in person click (Approve, then Deny), then stop.")
-@click.option("--port", default=PORT, show_default=True, help="Port of the page with the DM; 0 takes a free one.")
+@click.option(
+    "--port",
+    default=PORT,
+    type=click.IntRange(0, 65535),
+    show_default=True,
+    metavar="PORT",
+    help="Port of the page with the DM; 0 takes a free one.",
+)
 @click.option(
     "--fault",
     "faults",

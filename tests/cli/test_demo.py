@@ -52,6 +52,7 @@ def test_a_port_that_is_taken_is_said_with_the_way_out(tmp_path: Path) -> None:
     assert f"slack-gate: Port {port} of 127.0.0.1 cannot be opened: Address already in use." in ended.stderr
     assert "--port 0" in ended.stderr and "Traceback" not in ended.stderr
     assert list(tmp_path.iterdir()) == []
+    assert program("demo", "--port", "99999", HOME=str(tmp_path), PATH="/usr/bin:/bin").returncode == 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

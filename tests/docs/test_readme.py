@@ -15,7 +15,7 @@ from slack_gate.config import Settings
 from tests.docs.generated import HELP, HELP_BLOCK, README, ROOT, TABLE, current, names_of
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]+)?\)")
+LINK = re.compile(r"\]\(([^)#\s]*)(#[^)\s]+)?\)")
 
 
 @pytest.mark.parametrize("page", [README, HELP], ids=lambda page: page.name)
@@ -49,9 +49,17 @@ def test_the_two_commands_come_first() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files(page: Path) -> None:
-    for target, _ in LINK.findall(page.read_text("utf-8")):
+    for target, anchor in LINK.findall(page.read_text("utf-8")):
         if "://" not in target:
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+            place = page.parent / target if target else page
+            assert place.exists(), f"{page.name} links to {target}"
+            assert not anchor or anchor[1:] in anchors_of(place), f"{page.name} links to {target}{anchor}"
+
+
+def anchors_of(page: Path) -> set[str]:
+    """Its headings as GitHub names them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_every_dependency_has_its_reason() -> None:
