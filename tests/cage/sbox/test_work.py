@@ -59,7 +59,7 @@ WORK = {
         "import socket; s=socket.socket(socket.AF_UNIX); s.bind('s'); s.listen(); c=socket.socket(socket.AF_UNIX); c.connect('s'); s.accept()[0].send(b'x'); assert c.recv(1)==b'x'"
     ),
     "serve on a Unix socket in /tmp": py(
-        "import socket,tempfile; p=tempfile.mkdtemp()+'/s'; s=socket.socket(socket.AF_UNIX); s.bind(p); s.listen(); socket.socket(socket.AF_UNIX).connect(p)"
+        "import socket,tempfile; d=tempfile.TemporaryDirectory(); p=d.name+'/s'; s=socket.socket(socket.AF_UNIX); s.bind(p); s.listen(); socket.socket(socket.AF_UNIX).connect(p)"
     ),
     "list network interfaces": py("import socket; assert 'lo' in dict(map(reversed,socket.if_nameindex()))"),
     "look up localhost, where the system knows it": "! grep -qs localhost /etc/hosts || " + py("import socket; assert socket.gethostbyname('localhost')=='127.0.0.1'"),
