@@ -33,6 +33,7 @@ CONNECT_S = 30.0  # for the first line at the start
 OPEN_S = 10.0  # for one line to open
 CALL_S = 10  # seconds for one call of the Web API
 DOWN_S = 20.0  # no inbound traffic, or no line that stays, for so long: clicks do not arrive
+LOOK_S = 1.0  # between looks at the clock: of a longer time, the rest was not lived through
 BRIEF_S = 1.0  # a line that Slack ends sooner brought nothing
 STEADY_S = 60.0  # a line that held so long may be opened again at once
 FIRST_PAUSE_S = 0.5  # before a line is opened again; doubled each time, up to
@@ -155,7 +156,8 @@ class Link:
         self._lines: set[Line] = set()
         self._troubles: dict[int, Trouble] = {}
         self._heard_at = clock()
-        self._heard_awake = time.monotonic()  # without sleep: after it, there is time to open the lines again
+        self._awake = _Awake()
+        self._heard_awake = self._awake()  # after sleep or a stop, there is time to open the lines again
         self._stayed_until = time.monotonic()  # when a line that had stayed was last heard, while none stays now
         self._brief = 0  # lines that ended soon after they had opened, since the last one that stayed
         self._first = asyncio.Event()
@@ -166,6 +168,7 @@ class Link:
     async def opened(self) -> AsyncIterator[None]:
         """Raises SlackError when no line opens in time."""
         keepers = [asyncio.create_task(self._keep(number)) for number in range(1, LINES + 1)]
+        keepers.append(asyncio.create_task(self._awake.run()))
         try:
             await self._wait_for_first()
             yield
@@ -267,7 +270,7 @@ class Link:
                 return
 
     def _heard(self) -> None:
-        self._heard_at, self._heard_awake = self._clock(), time.monotonic()
+        self._heard_at, self._heard_awake = self._clock(), self._awake()
 
     # How it is
 
@@ -287,8 +290,8 @@ class Link:
         why = f" ({trouble.words})" if trouble else ""
         if self.lines == 0 and trouble is not None and trouble.code in FINAL:
             return f"the link to Slack is down: {trouble.words}"
-        if now - self._heard_awake >= DOWN_S:
-            return f"the link to Slack has been silent for {now - self._heard_awake:.0f} s{why}"
+        if (silent := self._awake() - self._heard_awake) >= DOWN_S:
+            return f"the link to Slack has been silent for {silent:.0f} s{why}"
         stays = any(line.usable and now - line.opened_at > BRIEF_S for line in self._lines)
         if self._brief > LINES and not stays and now - self._stayed_until >= DOWN_S:
             return f"no connection to Slack has stayed for {now - self._stayed_until:.0f} s{why}"
@@ -307,6 +310,27 @@ class Link:
         """The one that a person must mend, else the newest."""
         troubles = list(self._troubles.values())
         return next((each for each in troubles if each.code in FINAL), troubles[-1] if troubles else None)
+
+
+class _Awake:
+    """Seconds in which this process could have heard something: not while the machine slept, nor while the process was
+    stopped, as in a paused container."""
+
+    def __init__(self) -> None:
+        self._at = time.monotonic()
+        self._passed = 0.0
+
+    def __call__(self) -> float:
+        now = time.monotonic()
+        self._passed += min(now - self._at, 2 * LOOK_S)
+        self._at = now
+        return self._passed
+
+    async def run(self) -> None:
+        """Looks often enough, until cancelled."""
+        while True:
+            self()
+            await asyncio.sleep(LOOK_S)
 
 
 class _NotOpened(Exception):
