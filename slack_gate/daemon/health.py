@@ -61,12 +61,12 @@ def health(link: Hearing | None, refused: str | None, files: Mapping[str, Path |
     """
     cannot_write = [f"the {name} {why}" for name, path in files.items() if path and (why := _unwritable(path))]
     down = link.down() if link else None
-    fault = f"{down}. {link.fix()}".rstrip(". ") if link and down else refused
+    fault = f"{down}. {link.fix()}" if link and down else refused
     notes = [note for note in link.notes() if link and note not in (fault or "")] if link else []
     return {
         "healthy": not (fault or cannot_write),
         "lastInboundSeconds": round(link.silent_s(), 1) if link else None,
-        "fault": ". ".join([*([fault] if fault else []), *cannot_write]) or None,
+        "fault": ". ".join([*([fault.rstrip(". ")] if fault else []), *cannot_write]) or None,
         "lines": link.lines if link else None,
         "lineEnds": dict(link.ends) if link else None,
         "otherConnections": link.others if link else None,

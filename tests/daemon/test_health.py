@@ -67,7 +67,7 @@ def test_without_slack(log: Path) -> None:
     [
         (Hearing("it is down", "Mend it."), None, "it is down. Mend it", []),
         (Hearing("it is down"), "the card was refused", "it is down", []),
-        (Hearing(), "the card was refused", "the card was refused", []),
+        (Hearing(), "the card was refused.", "the card was refused", []),
         (Hearing(notes=("one line is away",)), None, None, ["one line is away"]),
         (Hearing("link_disabled", notes=("link_disabled",)), None, "link_disabled", []),  # said once
     ],
