@@ -11,13 +11,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
 
 from slack_gate.cli.probe import probed
-from slack_gate.cli.status import SILENT
 from slack_gate.config import Settings, load
 from slack_gate.core.display import sentence
 from slack_gate.daemon.programs import trusted_programs
@@ -76,7 +75,7 @@ def _examined(message: bool) -> Iterator[Finding]:
         return
     yield Finding("ok", "settings", f"home {settings.home}, socket {settings.socket_path}")
     home = Path.home()
-    daemon = _daemon()
+    daemon = _of_command("daemon", "status")
     yield daemon
     yield from _slack(settings, message)
     yield from _cage(home)
@@ -88,12 +87,6 @@ def _examined(message: bool) -> Iterator[Finding]:
 
 def _fault(about: str, error: GateError) -> Finding:
     return Finding("fault", about, error.sentence, error.next_step)
-
-
-def _daemon() -> Finding:
-    """What is wrong with one that answers has its fix in the daemon's own words."""
-    found = _of_command("daemon", "status")
-    return replace(found, fix="Start it: `slack-gate serve`.") if SILENT in found.words else found
 
 
 def _of_command(about: str, *words: str, fix: str = "") -> Finding:

@@ -57,7 +57,10 @@ def _token(name: str, start: str) -> str:
     """It is not shown, so a mix-up is told at once. Raises ConfigError."""
     given = _asked(f"{name}, {start}…: ", hidden=True)
     if given and not given.startswith(start):
-        raise ConfigError(f"That is no {name.lower()}: it begins with {start}. Nothing was written.", "Start again.")
+        raise ConfigError(
+            f"What was typed does not begin with {start}, so it is no {name.lower()}.",
+            "Nothing was written; start again.",
+        )
     return given
 
 

@@ -19,7 +19,6 @@ from slack_gate.core.display import sentence, shortened
 TIMEOUT_S = 5.0
 MAX_REPLY = 65536
 MAX_FAULT = 600  # characters
-SILENT = "no daemon answers"
 HEADER = b"slack-gate/1 status 0 " + b"0" * 32 + b" 5 -\n"
 
 
@@ -31,7 +30,7 @@ def status(as_json: bool) -> None:
     try:
         found = _read(_ask(path))
     except OSError as error:
-        found = _unhealthy(f"{SILENT} on {path} ({error.strerror or error})")
+        found = _unhealthy(f"no daemon answers on {path} ({error.strerror or error}). Start it: `slack-gate serve`")
     except ValueError as error:
         found = _unhealthy(f"what answers on {path} is no daemon of ours ({error})")
     if as_json:

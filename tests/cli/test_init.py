@@ -65,8 +65,8 @@ def test_what_is_wrong_is_refused_and_nothing_written(fresh: Home) -> None:
 @pytest.mark.parametrize(
     ("lines", "says"),
     [
-        (["xapp-1-abc", "xoxb-1-abc", "U0ANA"], "no bot token: it begins with xoxb-"),
-        (["xoxb-1-abc", "xoxb-1-abc", "U0ANA"], "no app-level token: it begins with xapp-"),
+        (["xapp-1-abc", "xoxb-1-abc", "U0ANA"], "does not begin with xoxb-, so it is no bot token"),
+        (["xoxb-1-abc", "xoxb-1-abc", "U0ANA"], "does not begin with xapp-, so it is no app-level token"),
     ],
 )
 def test_a_token_in_the_place_of_another_is_refused_at_once(fresh: Home, lines: list[str], says: str) -> None:

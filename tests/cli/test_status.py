@@ -172,7 +172,7 @@ def test_slack_is_not_heard(home: Home) -> None:
 def test_no_daemon(home: Home) -> None:
     ended = home.run("status")
     assert ended.code == 1
-    assert "no daemon answers on" in ended.out
+    assert "no daemon answers on" in ended.out and "). Start it: `slack-gate serve`.\n" in ended.out
     assert "No such file" in ended.out
     assert json.loads(home.run("status", "--json").out)["healthy"] is False
 
