@@ -12,6 +12,7 @@ from slack_gate.cli.listed import Listed
 from slack_gate.core.display import one_line
 from slack_gate.core.request import Request
 from slack_gate.core.secrets import mask, mask_value
+from slack_gate.core.wording import named
 
 
 @click.group(cls=Listed, invoke_without_command=True)
@@ -30,8 +31,7 @@ def list_requests(as_json: bool, limit: int) -> None:
         return
     for request in found:
         asked = datetime.fromtimestamp(request.created_at).astimezone().isoformat(timespec="seconds")
-        asked_for = request.command or request.tool
-        what = asked_for if request.edited is None else f"{request.edited} (instead of: {asked_for})"
+        what = named(request, request.command or request.tool)
         by = one_line(request.decided_name or request.decided_by, 80)
         who = f" by {by}" if by else ""
         click.echo(f"{request.id}  {asked}  {request.state}{who}  {one_line(what, 100)}")

@@ -68,6 +68,11 @@ def place(request: Request) -> str:
     return f"In {one_line(request.cwd, MAX_CWD)} on {one_line(request.host, 80)}"
 
 
+def named(request: Request, asked: str) -> str:
+    """What a line on a request names: a text that a person put in place of what was asked is what runs."""
+    return asked if request.edited is None else f"{request.edited} (instead of: {asked})"
+
+
 def origin(request: Request) -> str:
     return f"Session {one_line(request.session, 40)}, request {request.id}"
 

@@ -30,6 +30,7 @@ from slack_gate.core.wording import (
     grounds,
     headline,
     measure,
+    named,
     no_always,
     origin,
     place,
@@ -135,10 +136,9 @@ def card(request: Request, offers: Offers = NOTHING, file: FileNow | None = None
 
 def _ended(request: Request, shown: Sequence[Part], literal: Sequence[Block], said: Sequence[str]) -> Picture:
     outcome = outcome_of(request)
-    asked, ran = list(literal), _summary(request, shown)
+    asked = list(literal)
     if request.edited is not None:
-        ran = request.edited
-        text = visible(ran)
+        text = visible(request.edited)
         drawn = None if units(text) <= MAX_CLIPPED // 2 else ends_of(text, MAX_CLIPPED // 2)
         changed = _literal(Part("What was approved in its place", "", "", text), drawn)
         asked = [context(plain("What was asked")), *literal, *changed]
@@ -146,7 +146,7 @@ def _ended(request: Request, shown: Sequence[Part], literal: Sequence[Block], sa
     if request.state is State.DENIED and request.form:
         facts.append(_taken_back(request))
     return Picture(
-        _announced(f"{outcome.splitlines()[0].rstrip('.')}: ", ran),
+        _announced(f"{outcome.splitlines()[0].rstrip('.')}: ", _summary(request, shown)),
         [section(outcome), *asked, _facts(said, facts, clock(ended_at(request)))],
     )
 
@@ -309,7 +309,7 @@ def summary(request: Request, limit: int = 300) -> str:
 
 
 def _summary(request: Request, shown: Sequence[Part]) -> str:
-    return _what(shown) if request.command is not None else f"{request.tool} {_what(shown)}"
+    return named(request, _what(shown)) if request.command is not None else f"{request.tool} {_what(shown)}"
 
 
 def _what(shown: Sequence[Part]) -> str:

@@ -19,7 +19,7 @@ from slack_gate.core.outcome import ended_at, outcome_of
 from slack_gate.core.overview import Overview, Waiting
 from slack_gate.core.request import Choice, Request, State
 from slack_gate.core.rules import Rule
-from slack_gate.core.wording import grounds, headline, origin, range_of
+from slack_gate.core.wording import grounds, headline, named, origin, range_of
 from slack_gate.slack.blocks import Block, button, clock, confirm, context, divider, header, plain, section
 from slack_gate.slack.cards import summary, value_of
 
@@ -202,7 +202,7 @@ def _ended(seen: Overview) -> list[Block]:
 
 
 def _ended_line(request: Request) -> Block:
-    what = one_line(request.command or request.tool, 150)
+    what = one_line(named(request, request.command or request.tool), 150)
     line = plain(f"{outcome_of(request).splitlines()[0].rstrip('.')}: {what}")
     if request.state is State.DENIED and request.form and request.lifted_at is None:
         again = button("Take back", LIFT, value=request.id, accessibility_label="Take this denial back")

@@ -120,7 +120,8 @@ def _item(request: Request, number: str, alike: bool, offers: OffersOf) -> list[
     said = [part.shown for part in remarked]
     if request.state is not State.PENDING:
         outcome = shortened(sentence(outcome_of(request)), 140)
-        return [context(plain(f"{number}: {outcome.rstrip('.')}. Request {request.id}"), *map(plain, said))]
+        instead = "" if request.edited is None else f". What runs instead: {one_line(request.edited, MAX_REMARK)}"
+        return [context(plain(f"{number}: {outcome.rstrip('.')}{instead}. Request {request.id}"), *map(plain, said))]
     facts = [
         number if alike else f"{number}: {headline(request)[:-1]}",
         *grounds(request, MAX_WHY),

@@ -19,6 +19,7 @@ from slack_gate.core.wording import (
     grounds,
     headline,
     measure,
+    named,
     no_always,
     origin,
     place,
@@ -120,6 +121,7 @@ def past(request: Request) -> Past:
     summary = what.text or what.caption
     if request.command is None:
         summary = f"{request.tool}: {summary}"
+    summary = named(request, summary)
     return Past(
         request.id,
         outcome_of(request).splitlines(),

@@ -20,10 +20,12 @@ from slack_gate.core.ports import Entry
 from slack_gate.core.request import Request, State, digest
 from slack_gate.core.rules import keys_to_remember, runs_caged
 from slack_gate.local_slack.blocks import UPDATE_TEXT, message_faults, total, view_faults
-from slack_gate.slack.cards import Picture, card, ending, files_of, unshowable
+from slack_gate.slack.cards import Picture, card, ending, files_of, summary, unshowable
+from slack_gate.slack.home import _ended_line
 from slack_gate.slack.lists import listing
 from slack_gate.slack.modals import edit_modal, reason_modal, scope_modal
 from slack_gate.store.log import chained
+from slack_gate.web.shown import past
 from tests.daemon.house import house
 
 BUDGET = 8000
@@ -584,4 +586,8 @@ def test_of_a_changed_command_each_text_says_which_it_is() -> None:
     shown = card(changed)
     assert plain(shown.blocks).index("What was asked") < plain(shown.blocks).index("What was approved in its place")
     assert literals(shown.blocks) == ["git push origin dev", "git push --dry-run origin dev"]
-    assert shown.text == "Approved with a change by Ana after 12 s: git push --dry-run origin dev"
+    what = "git push --dry-run origin dev (instead of: git push origin dev)"
+    assert shown.text == f"Approved with a change by Ana after 12 s: {what}"
+    assert past(changed).summary == summary(changed) == what
+    assert what in plain(_ended_line(changed))
+    assert "What runs instead: git push --dry-run origin dev. Request" in plain(listing([changed]).blocks)
