@@ -268,20 +268,26 @@ static void end_left_behind(void) {
 }
 
 /* Waits for bubblewrap. The caller's end is the cage's end, also when only a thread of the caller started us. */
-static int supervise(int reports, int errors, int parent, Report *report, Tail *tail) {
+static int supervise(const Run *run, int reports, int errors, int parent, Report *report, Tail *tail) {
     int cage = (int)syscall(SYS_pidfd_open, cage_pid, 0), status;
     struct pollfd watch[] = {{.fd = cage, .events = POLLIN},
                              {.fd = reports, .events = POLLIN},
                              {.fd = errors, .events = POLLIN},
-                             {.fd = parent, .events = POLLIN}};
+                             {.fd = parent, .events = POLLIN},
+                             {.fd = run->made ? run->made : -1, .events = POLLIN}};
     while (cage >= 0) {
-        if (poll(watch, 4, -1) < 0) {
+        if (poll(watch, sizeof watch / sizeof *watch, -1) < 0) {
             if (errno == EINTR) continue;
             break;
         }
         if (watch[1].revents && !take_report(reports, report)) watch[1].fd = -1;
         if (watch[2].revents && !relay(errors, tail)) close(errors), watch[2].fd = -1;
         if (watch[3].revents) end_cage(), watch[3].fd = -1;
+        const char *commondir = watch[4].revents ? misleads_git(run) : NULL;
+        if (commondir) {
+            say("the run was ended: %s was made, which git outside follows at once.", commondir);
+            end_cage(), watch[4].fd = -1;
+        }
         if (watch[0].revents && watch[2].fd < 0) break;
         if (watch[0].revents && !watch[2].revents) break;
     }
@@ -397,11 +403,11 @@ static void start_again(const Run *run, char **argv) {
 static int run_command(Run *run, const Cage *cage, char **argv) {
     static Tail tail;
     Report report = {0};
-    const int not_its[] = {cage->parent, cage->reports, cage->errors, cage->plan, run->grant_fd};
+    const int not_its[] = {cage->parent, cage->reports, cage->errors, cage->plan, run->grant_fd, run->made};
     start_caretaker(run, cage_pid, not_its, sizeof not_its / sizeof *not_its);
     write_plan(run, cage->plan);
     if (!ending) send(cage->reports, "g", 1, MSG_NOSIGNAL); /* where nobody waits for it, supervise() learns why */
-    int status = supervise(cage->reports, cage->errors, cage->parent, &report, &tail);
+    int status = supervise(run, cage->reports, cage->errors, cage->parent, &report, &tail);
     if (last_signal && report.stage != 'r') die_of(last_signal);
     if (report.stage == 'm' && (report.error == ENOENT || report.error == ENOTDIR)) start_again(run, argv);
     report_new_files(run);

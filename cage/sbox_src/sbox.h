@@ -33,6 +33,7 @@ typedef struct {
     List watched;  /* files that must not appear while the cage runs */
     List removed;  /* those of them that are taken away again: all in git directories */
     List listed;   /* directories where no new entry may appear, each followed by what it held: "/name/name/" */
+    int made;      /* tells of what is made in git directories; 0 before the first one, -1 where the kernel tells nothing */
     List guarded;  /* what is read-only, each followed by its identity at the start */
     List hidden;   /* what reads as empty */
     List command;
@@ -72,6 +73,7 @@ void remove_tree(const char *path);
 /* guard.c: repositories and the host's sockets under the writable directories */
 void plan_guards(Run *run);
 void report_new_files(const Run *run);
+const char *misleads_git(const Run *run); /* when run->made tells something: the commondir that was made; NULL for none */
 
 /* gitconfig.c: `take` gets the name of each key, "include" for the path of an included file, and its value, both its own
  * only for the call */

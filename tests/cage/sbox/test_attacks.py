@@ -799,9 +799,9 @@ def test_a_closed_directory_hides_nothing(world: World, closed: str, mode: int) 
 
 
 CLOSINGS = {
-    "a git directory nobody writes to": ("commondir", "echo ../evil >.git/commondir; chmod 555 .git"),
-    "a git directory nobody looks into": ("commondir", "echo ../evil >.git/commondir; chmod 000 .git"),
-    "what is above it": ("commondir", 'echo ../evil >.git/commondir; chmod 000 . "$PWD" ..'),
+    "a git directory nobody writes to": ("config.worktree", "touch .git/config.worktree; chmod 555 .git"),
+    "a git directory nobody looks into": ("config.worktree", "touch .git/config.worktree; chmod 000 .git"),
+    "what is above it": ("config.worktree", 'touch .git/config.worktree; chmod 000 . "$PWD" ..'),
     "remotes nobody lists": ("remotes", "mkdir .git/remotes; echo URL: evil >.git/remotes/origin; chmod 311 .git/remotes"),
     "branches nobody lists": ("branches", "mkdir -p .git/branches; echo evil >.git/branches/origin; chmod 111 .git/branches .git"),
 }  # fmt: skip

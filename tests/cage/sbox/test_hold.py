@@ -233,18 +233,19 @@ def said(path: Path) -> bytes:
 def test_nothing_is_left_by_a_signal(places: World, name: str, end: Callable[[int, int], None]) -> None:
     """Neither what was held nor what the cage planted; the output ends when all that is done."""
     git = places.projects / "repo/.git"
-    plant = "cp -r .git evil && echo ../evil >.git/commondir && mkdir -p .git/remotes && echo URL: ../evil >.git/remotes/origin"
-    assert places.bare("bash", "-ec", f"{plant}; rm -r .git/commondir .git/remotes", cwd=git.parent).returncode == 0
+    plant = "cp -r .git evil && touch .git/config.worktree && mkdir -p .git/remotes && echo URL: ../evil >.git/remotes/origin"
+    undo = "rm -r .git/config.worktree .git/remotes"
+    assert places.bare("bash", "-ec", f"{plant}; {undo}", cwd=git.parent).returncode == 0
     code = f"trap '' TERM HUP INT USR1 ALRM; rm -rf evil; {plant} && echo up; exec sleep 60"
     with places.start([str(places.sbox), "bash", "-c", code], cwd=git.parent) as cage:
         assert cage.stdout and cage.stdout.readline() == "up\n"
-        assert len(placeholders(places)) > 4 and (git / "commondir").exists()
+        assert len(placeholders(places)) > 4 and (git / "config.worktree").exists()
         end(cage.pid, signal.Signals[f"SIG{name}"])
         if name not in ("KILL", "XCPU") and places.sbox.name == "program":  # passed on to a command that ignores it
             end(cage.pid, signal.SIGKILL)
         cage.communicate(timeout=100)
     assert not placeholders(places)
-    assert not (git / "commondir").exists() and not list(git.glob("remotes/*"))
+    assert not (git / "config.worktree").exists() and not list(git.glob("remotes/*"))
 
 
 def test_nothing_is_left_by_a_signal_as_soon_as_something_is_held(places: World) -> None:
@@ -370,12 +371,27 @@ def test_what_is_replaced_outside_meanwhile_is_said(world: World, name: str, rep
 
 def test_a_commondir_is_not_made_by_two_cages(world: World) -> None:
     repository = world.repository("shared")
-    argv = [str(world.sbox), "bash", "-c", "echo . >.git/commondir; echo up; read -r line"]
-    with world.start(argv, cwd=repository, stdin=subprocess.PIPE) as first:
-        assert first.stdout and first.stdout.readline() == "up\n"
-        with running(world, repository, "echo ../evil >.git/commondir && echo wrote") as second:
-            finish(first)  # takes away what the second one found
-            assert finish(second)[0] == "wrote\n"
+    commondir = repository / ".git/commondir"
+    commondir.write_text(".\n")
+    world.give(commondir)
+    with running(world, repository, "echo ../evil >.git/commondir && echo wrote") as second:
+        commondir.unlink()  # as the first one's end does
+        assert finish(second)[0] == "wrote\n"
+    assert not commondir.exists()
+
+
+@pytest.mark.parametrize("make", ["touch x; mv x .git/commondir", "ln -s x .git/commondir", "mkdir .git/commondir"])
+def test_a_run_that_misleads_git_outside_is_ended(world: World, make: str) -> None:
+    """An editor, or a prompt, may ask git at any time. The script cannot see it before the end."""
+    repository = world.repository("shared")
+    code = f"echo up; {make}; read -r line; echo went on"
+    with world.start([str(world.sbox), "bash", "-c", code], cwd=repository, stdin=subprocess.PIPE) as cage:
+        if world.sbox.name == "program":
+            assert cage.wait(100) == 128 + signal.SIGKILL
+        out, err = finish(cage) if world.sbox.name == "script" else cage.communicate(timeout=100)
+    ended = f"the run was ended: {repository}/.git/commondir was made" in err
+    assert (out, ended) == (("up\n", True) if world.sbox.name == "program" else ("up\nwent on\n", False)), err
+    assert "/.git/commondir appeared in the cage and was removed" in err
     assert not (repository / ".git/commondir").exists()
 
 
