@@ -121,8 +121,9 @@ def _warnings(layout: Layout, settings: Path, scope: Scope) -> Iterator[Step]:
         yield Step(f"Warning: {reason}: it can take the hook out. Prefer `--scope user`.")
     if count := other_hooks(settings):
         yield Step(f"Warning: {settings} holds {count} more PreToolUse hook(s), which may change an approved call.")
-    if str(layout.command.parent) not in os.environ.get("PATH", "").split(os.pathsep):
-        yield Step(f"Note: {layout.command.parent} is not in PATH.")
+    place = layout.command.parent
+    if str(place) not in os.environ.get("PATH", "").split(os.pathsep):
+        yield Step(f'Note: {place} is not in PATH. Add this line to ~/.profile: export PATH="{place}:$PATH"')
 
 
 def _pin_note(layout: Layout) -> Iterator[Step]:
