@@ -15,6 +15,7 @@ from slack_gate.daemon.runs import Runs
 from slack_gate.errors import StoreError
 
 SWEEP_S = 0.5  # how late an end may be noticed, also after the machine was suspended
+LATE = "lines of the log were late"
 
 log = structlog.get_logger()
 
@@ -28,8 +29,7 @@ async def sweep(gate: Gate, runs: Runs, store: Store) -> None:
             await runs.file()
             if trouble:  # an end may be on file that nobody was told of
                 await gate.look_again()
-            await store.tidied()
-            trouble = ""
+            trouble = LATE if await store.tidied() else ""
         except StoreError as error:
             if str(error) != trouble:
                 log.error("what has ended cannot be put away", error=str(error))

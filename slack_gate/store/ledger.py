@@ -42,6 +42,7 @@ class Ledger:
         self._home = home
         self.fault: str | None = None  # why the last lines could not be put in the file
         self._untidy = True  # a run before this one may have left something
+        self._late = False  # whether lines missed the file at their time
         self._written = 0  # the last line known to be in the file; only the database's thread touches it
 
     async def __aenter__(self) -> Self:
@@ -73,13 +74,20 @@ class Ledger:
         """The names of all daemons' logs; one empty name in SQLite."""
         return list(await self.read(lambda c: c.execute(select(log.c.chain).distinct()).scalars().all()))
 
-    async def tidied(self) -> None:
+    async def tidied(self) -> bool:
         """What could not be done at its time: lines that the file lacks are written (raises LogError while they cannot
-        be), and after a request has ended no file holds what it masked. Cheap when there is nothing to do."""
-        if self.fault is not None:
-            await self.recorded()
-        if self._untidy:
-            self._untidy = not await self.database.checkpoint()
+        be), and after a request has ended no file holds what it masked. Cheap when there is nothing to do.
+
+        Whether there were such lines since: what they tell is on file, and whoever waits for it may not know.
+        """
+        try:
+            if self.fault is not None:
+                await self.recorded()
+        finally:
+            if self._untidy:
+                self._untidy = not await self.database.checkpoint()
+        late, self._late = self._late, False
+        return late
 
     async def recorded(self) -> None:
         """Returns when every log line of this home is in the file and synced; raises LogError."""
@@ -139,7 +147,7 @@ class Ledger:
             if looks or lines:  # who had nothing to write has not tried
                 self.fault = None
         except StoreError as error:
-            self._written = 0
+            self._written, self._late = 0, True
             self.fault = str(error).rstrip(".")
             for tx in transactions:
                 tx.fault = error if tx.lines or tx.wants_all else None

@@ -73,6 +73,32 @@ async def test_an_end_that_cannot_be_logged_is_told_to_whoever_waits(tmp_path: P
         assert await d.state(request) is State.EXPIRED
 
 
+async def test_an_end_whose_line_was_late_is_told_to_whoever_waits(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    async with desk(tmp_path) as d:
+        request = await d.asked()
+        journal.breaks()
+        with pytest.raises(LogError):
+            await d.gate.undeliverable(request.id, "channel_not_found.")
+        journal.is_mended()
+        async with swept(d):
+            assert "channel_not_found" in (await d.answer()).reason
+
+
+async def test_secrets_of_what_has_ended_go_though_the_log_cannot_be_written(tmp_path: Path) -> None:
+    async with desk(tmp_path) as d:
+        await d.asked(d.event("curl -u a:b --password hunter2 https://x.example"))
+        Journal(tmp_path).breaks()
+        d.clock.now += 400
+
+        async def gone() -> bool:
+            return not any(b"hunter2" in file.read_bytes() for file in tmp_path.glob("gate.db*"))
+
+        assert not await gone()
+        async with swept(d):
+            await until(gone)
+
+
 async def test_lines_left_out_are_written_although_nothing_is_asked_any_more(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     async with desk(tmp_path) as d, swept(d):
