@@ -58,7 +58,7 @@ class Heartbeats:
             if not 0 <= now - self._beat_at < fresh:
                 self._since = now
             self._beat_at = now
-            others = (heartbeats.c.home != self._home) & (heartbeats.c.beat_at > now - fresh)
+            others = (heartbeats.c.home != self._home) & _is_within(fresh)
             count = select(func.count(), func.coalesce(func.sum(heartbeats.c.hears), 0)).where(others)
             alive, hearing = connection.execute(count).one()
             return Beat(now, alive, hearing)
@@ -79,11 +79,11 @@ class Heartbeats:
         Only who was there to hear them may say so: where the database or all of us were away, or its clock was set,
         everybody's last beat is old, and each comes back in its own time.
         """
-        if self._beat_at - self._since < dead:
-            return []
-        we_are_there = exists().where(heartbeats.c.home == self._home, heartbeats.c.beat_at > SERVERS_TIME - fresh)
+        we_are_there = exists().where(heartbeats.c.home == self._home, _is_within(fresh))
 
         def work(tx: Transaction) -> list[Request]:
+            if self._beat_at - self._since < dead:  # as of now: a beat may have come in between
+                return []
             ended = end_all(tx, and_(we_are_there, _not_alive(requests.c.home, dead)), State.CANCELLED, "gate", GONE)
             return ended + lose(tx, and_(we_are_there, _not_alive(runs.c.home, dead)))
 
@@ -112,4 +112,9 @@ class Heartbeats:
 
 
 def _not_alive(home: ColumnElement[str], dead: float) -> ColumnElement[bool]:
-    return home.not_in(select(heartbeats.c.home).where(heartbeats.c.beat_at > SERVERS_TIME - dead))
+    return home.not_in(select(heartbeats.c.home).where(_is_within(dead)))
+
+
+def _is_within(seconds: float) -> ColumnElement[bool]:
+    """Whether its last beat is no older; one of the time to come is from before the server's clock was set back."""
+    return func.abs(heartbeats.c.beat_at - SERVERS_TIME) < seconds

@@ -40,7 +40,7 @@ class Two:
             await asyncio.sleep(0.1)
 
     async def ages(self, seconds: float) -> None:
-        """As when the server's clock has gone on for so long and nobody has reached it."""
+        """As when the server's clock has gone on for so long and nobody has reached it, or has been set back."""
         query = text("UPDATE heartbeats SET beat_at = beat_at - :seconds")
         await self.store.database.run(lambda connection: connection.execute(query, {"seconds": seconds}))
         for each in (self.watcher, self.other):
@@ -82,6 +82,17 @@ async def test_after_the_database_was_away_each_comes_back_in_its_own_time(two: 
     await two.ages(DEAD + 10)
     assert await two.buried() == []  # before the watcher has beaten again
     await two.watcher.beat(True, FRESH)
+    assert await two.buried() == []
+    await two.heard(two.watcher)  # the other one does not come back at all
+    assert [request.state for request in await two.buried()] == [State.CANCELLED]
+
+
+async def test_a_clock_that_was_set_back_keeps_no_dead_alive(two: Two) -> None:
+    await two.heard(two.watcher, two.other)
+    await two.ages(-3600)
+    assert await two.buried() == []  # before the watcher has beaten again
+    beat = await two.watcher.beat(True, FRESH)
+    assert beat is not None and beat.alive == 0
     assert await two.buried() == []
     await two.heard(two.watcher)  # the other one does not come back at all
     assert [request.state for request in await two.buried()] == [State.CANCELLED]
