@@ -52,7 +52,7 @@ def _places(settings: Settings) -> list[Path]:
 
 
 def database_files(settings: Settings) -> list[Path]:
-    """Where the database is when it is a file."""
+    """Where the database is when it is a file: what lies beside it lies beside the one that a link leads to."""
     url = parsed(settings.database)
     name = url.database if url.get_backend_name() == SQLITE else None
-    return [Path(name + tail) for tail in ("", "-wal", "-shm")] if name else []
+    return [Path(os.path.realpath(name) + tail) for tail in ("", "-wal", "-shm", ".lock")] if name else []

@@ -126,8 +126,11 @@ def _lock(fd: int, lock: Path) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise SocketError(
-            f"Another slack-gate daemon holds {lock}.", "Stop it first; two would split the answers."
+            f"Another slack-gate daemon holds {lock}.",
+            "Stop it first, or give this one a SLACK_GATE_HOME and a SLACK_GATE_SOCKET of its own.",
         ) from error
+    except OSError as error:  # on a network file system without locks
+        raise SocketError(f"The lock {lock} cannot be taken: {error.strerror}.") from error
 
 
 class _Door:

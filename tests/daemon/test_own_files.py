@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
+from slack_gate.config import load
 from slack_gate.core.event import ToolEvent
 from slack_gate.daemon.own_files import MAX_TEXTS, OwnFiles, guarded_places
+from slack_gate.daemon.rulebook import database_files
+from slack_gate.daemon.socket import alone_with
+from slack_gate.store.store import Store
 
 
 @pytest.fixture
@@ -272,3 +276,16 @@ def test_a_directory_too_deep_for_one_path(place: Path) -> None:
     assert (place / "project" / path).read_text() == "xoxb-…"
     assert _own(place).refusal(_event(place, "Read", {"file_path": path})) is not None
     assert _own(place).refusal(_event(place, "Write", {"file_path": "x", "content": "a/" + "b" * 4000})) is None
+
+
+async def test_all_that_a_database_behind_a_link_makes(place: Path) -> None:
+    data, link = place / "data", place / "project" / "gate.db"
+    data.mkdir()
+    link.symlink_to(data / "it.db")
+    (data / "it.db").touch(0o600)
+    settings = load(home=place / ".config" / "gate", database_url=f"sqlite:///{link}")
+    files = database_files(settings)
+    with alone_with(files[0]):
+        async with Store(settings.database, settings.log_path, lambda: 1.0):
+            made = set(data.iterdir())
+    assert {data / "it.db-wal", data / "it.db.lock"} < made <= set(files)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import fcntl
 import json
 import os
 import shutil
@@ -22,7 +24,7 @@ from slack_gate.config import Settings
 from slack_gate.core.request import Choice, State
 from slack_gate.daemon import apart
 from slack_gate.daemon import socket as socket_module
-from slack_gate.daemon.socket import hook_socket, only_daemon
+from slack_gate.daemon.socket import alone_with, hook_socket, only_daemon
 from slack_gate.errors import SocketError
 from slack_gate.local_slack.server import LocalSlack
 from tests.daemon.desk import Desk, desk
@@ -189,6 +191,15 @@ async def test_a_second_daemon_of_this_process(place: Path) -> None:
         await green_is_answered(path)
     async with door(place) as (_, path):
         await green_is_answered(path)
+
+
+async def test_a_file_system_without_locks(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_fd: int, _how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    with pytest.raises(SocketError, match="cannot be taken: No locks available"), alone_with(place / "gate.db"):
+        pass
 
 
 # Peers
