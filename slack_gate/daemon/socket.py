@@ -130,7 +130,9 @@ def _lock(fd: int, lock: Path) -> None:
             "Stop it first, or give this one a SLACK_GATE_HOME and a SLACK_GATE_SOCKET of its own.",
         ) from error
     except OSError as error:  # on a network file system without locks
-        raise SocketError(f"The lock {lock} cannot be taken: {error.strerror}.") from error
+        raise SocketError(
+            f"The lock {lock} cannot be taken: {error.strerror}.", "Its directory must lie on a local disk."
+        ) from error
 
 
 class _Door:
