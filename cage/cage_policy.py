@@ -640,10 +640,9 @@ def _judge_file(tool: str, fields: dict[str, Any]) -> Verdict:
         raise Gated("the call names no file, or has fields that are not known")
     if path[:1] != "/" or path[-1:] == "/" or not path.isprintable():
         raise Gated("the path is not a plain absolute one", "give the absolute path", path[:200])
-    for meant in dict.fromkeys(
-        (path, os.path.normpath(path))
-    ):  # agents strike out NAME/.., where the kernel follows NAME
-        _judge_target(path, _resolve(meant), current_place())
+    readings = dict.fromkeys([path, os.path.normpath(path)])  # agents strike out NAME/.., where the kernel follows NAME
+    for reading in readings:
+        _judge_target(path, _resolve(reading), current_place())
     return Verdict("green", path, "a file in the green zone")
 
 
@@ -1625,7 +1624,7 @@ CARRIERS = frozenset(
     clickhouse usql pgcli mycli litecli cqlsh ssh-agent sshfs setlock envdir softlimit pm2 forever foreman honcho
     supervisord supervisorctl gunicorn uvicorn hypercorn flask django-admin streamlit vite-node jiti wasmtime wasmer
     vagrant virsh lxc lxd incus nerdctl ctr crictl buildah machinectl launchctl xterm kitty wezterm alacritty foot
-    konsole gnome-terminal xdotool ydotool wtype gio dpkg rpm rpmbuild gradlew mvnw""".split()
+    konsole gnome-terminal xdotool ydotool wtype gio dpkg rpm rpmbuild gradlew mvnw unzip""".split()
 )
 # Agents, which act by themselves, and the gate: a rule for `slack-gate rules` would be one for `slack-gate uninstall`.
 AGENTS = frozenset(
@@ -1647,7 +1646,7 @@ _SIMPLE = frozenset(
     fmt stat file du df diff cmp comm paste join column basename dirname realpath readlink pwd which whereis type id
     whoami groups uname date uptime ps free seq sleep true false echo printf tee md5sum sha1sum sha256sum sha512sum
     cksum base64 xxd od hexdump strings tree jq yq find sort uniq expr nproc tty hostname printenv ping curl wget dig
-    host nslookup whois kill pkill killall lsof ss netstat gzip gunzip zcat unzip bat eza truncate mktemp sync
+    host nslookup whois kill pkill killall lsof ss netstat gzip gunzip zcat bat eza truncate mktemp sync
     b2sum sum sha224sum sha384sum shuf nproc numfmt tsort expand unexpand arch locale getent who w last lscpu lsblk
     lsmod dmesg vmstat iostat pgrep pstree readelf nm size cal bc ncal traceroute shellcheck hadolint actionlint
     yamllint rustfmt gofmt""".split()
@@ -1660,7 +1659,6 @@ fd fdfind | 1 | | -x -X --exec --exec-batch
 sort | 1 | | -o --output -T --compress-program --files0-from
 rg | 1 | | --pre --hostname-bin --search-zip -z
 ss | 1 | | -D -K --diag --kill
-unzip | 1 | | -d -o -:
 cp | 1 | | -r -R -a -t --recursive --archive --target-directory
 mv ln | 1 | | -t --target-directory
 curl | 1 | | -K --config --engine --unix-socket --abstract-unix-socket

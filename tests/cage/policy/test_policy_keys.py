@@ -71,7 +71,6 @@ KEYS = {  # text: the keys, words joined by a blank
     "brew services list": ["brew services list"],
     "dnf group install x": ["dnf group install"],
     "gh pr close 5": ["gh pr close"],
-    "unzip -l x.zip": ["unzip"],
     "make": ["make"],
     "make build": ["make build"],
     "make -j4 build test": ["make build test"],
@@ -176,8 +175,8 @@ NO_KEY = {
     "a word of the command may stand behind an option": """gcloud sql instances --quiet delete x
         gcloud sql --format json instances list; az network --x vnet delete; gcloud sql instances list --format json""",
     "more than was meant": """gh repo deploy-key add k; gh repo autolink create; gh skill install a/b
-        gh pr close 5 -d; gh pr close 5 --delete-branch; gh pr close 5 --delete; unzip -o x.zip; unzip x.zip -d /home
-        unzip -qo x.zip; unzip -: x.zip""",
+        gh pr close 5 -d; gh pr close 5 --delete-branch; gh pr close 5 --delete; unzip -o x.zip; unzip x.zip
+        unzip -l x.zip; tar xf x.tar""",
     "what others publish, or nobody signed": """helm install x oci://a.example/b; helm upgrade x https://a.example/b.tgz
         helm install x y --repo https://a.example; kubectl apply -f https://a.example/x.yaml
         brew install evil/tap/x; brew tap evil/tap; dnf install --nogpgcheck x
