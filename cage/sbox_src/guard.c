@@ -97,7 +97,9 @@ void guard_named(Search *search, const char *zone, const char *base, const char 
     const char *path = resolve(search, zone, value[0] == '/' ? value : text("%s/%s", base, value));
     if (!path || !is_below(path, zone) || !strcmp(path, zone)) return;
     if (!exists(path)) {
-        add(&search->run->watched, path);
+        const char *above = directory_of(path);
+        while (errno == EACCES && !exists(above)) above = directory_of(above);
+        if (!hide_closed(search, above)) add(&search->run->watched, path);
         return;
     }
     size_t length = strlen(path);
@@ -359,19 +361,35 @@ static void take_new_away(const char *path, const char *names) {
     if (directory) closedir(directory);
 }
 
-/* Who replaces a file takes the mount off it in every cage. A commondir is only replaced by the next of two cages. */
-static void look_at_guarded(const char *path, const char *before) {
+/* What git writes for a linked worktree, of a repository that is guarded. */
+static bool leads_to_its_own(const Run *run, const char *commondir) {
+    char *line = read_file(commondir);
+    bool up = line && !strcmp(line, "../..\n");
+    free(line);
+    return up && is_in(&run->guarded, text("%s/config", directory_of(directory_of(directory_of(commondir)))));
+}
+
+/* Who replaces a file takes the mount off it in every cage. A commondir is replaced by the next of two cages, or by git
+ * outside that made a worktree anew. */
+static void look_at_guarded(const Run *run, const char *path, const char *before) {
     const char *now = appeared(path) ? identity(path) : NULL;
     if (!now || !strcmp(now, before)) return;
-    if (!strcmp(strrchr(path, '/'), "/commondir")) return take_away(path);
+    if (!strcmp(strrchr(path, '/'), "/commondir") && !leads_to_its_own(run, path)) return take_away(path);
     say("%s was replaced while the cage ran, which could write to the new one. Programs outside may run what it says: read it.", path);
+}
+
+void take_files_away(const Run *run) {
+    struct stat info;
+    for (size_t i = 0; i < run->removed.count; i++)
+        if (!lstat(near(run->removed.at[i]), &info) && !S_ISDIR(info.st_mode)) take_away(run->removed.at[i]);
 }
 
 /* After the end. What would give git a configuration of the cage's choice is taken away. */
 void report_new_files(const Run *run) {
     stand_in(run->projects);
+    take_files_away(run); /* before directories, which can take long */
     for (size_t i = 0; i < run->removed.count; i++) take_away(run->removed.at[i]);
-    for (size_t i = 0; i < run->guarded.count; i += 2) look_at_guarded(run->guarded.at[i], run->guarded.at[i + 1]);
+    for (size_t i = 0; i < run->guarded.count; i += 2) look_at_guarded(run, run->guarded.at[i], run->guarded.at[i + 1]);
     for (size_t i = 0; i < run->listed.count; i += 2) take_new_away(run->listed.at[i], run->listed.at[i + 1]);
     for (size_t i = 0; i < run->watched.count; i++)
         if (appeared(run->watched.at[i])) report_appeared(run->watched.at[i]);

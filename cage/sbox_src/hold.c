@@ -77,7 +77,7 @@ static int let_one_go(size_t i, int place) {
 void let_go(void) {
     for (size_t i = 0; i < held.count; i++) {
         const char *directory = directory_of(held.at[i]);
-        if (!flock(known[i].lock, LOCK_EX | LOCK_NB) && is_marked(known[i].lock)) {
+        if (known[i].found == PLACEHOLDER && !flock(known[i].lock, LOCK_EX | LOCK_NB) && is_marked(known[i].lock)) {
             int place = open_plainly(directory);
             bool closed = let_one_go(i, place) && errno == EACCES; /* in the cage: it was open when this one was made */
             if (place >= 0) close(place);

@@ -285,8 +285,10 @@ static int supervise(const Run *run, int reports, int errors, int parent, Report
         if (watch[3].revents) end_cage(), watch[3].fd = -1;
         const char *commondir = watch[4].revents ? misleads_git(run) : NULL;
         if (commondir) {
+            end_cage(), watch[4].fd = -1; /* first: nobody may read what is said */
             say("the run was ended: %s was made, which git outside follows at once.", commondir);
-            end_cage(), watch[4].fd = -1;
+            last_signal = 0;      /* it did not end the run */
+            take_files_away(run); /* the end can take long, of a cage that holds much memory */
         }
         if (watch[0].revents && watch[2].fd < 0) break;
         if (watch[0].revents && !watch[2].revents) break;

@@ -32,6 +32,8 @@ static const char *const CREDENTIALS[] = {
     ".sdkman/etc/config",         ".julia/servers",   ".npm-global/etc/npmrc",   ".nvm/versions/node/*/etc/npmrc",
     ".local/share/uv/credentials"};
 
+enum { MOST_ROUNDS = 1 << 22 }; /* an older cage may go on writing to what is removed */
+
 static const char *standing; /* where we stand, NULL for anywhere */
 static size_t standing_length;
 
@@ -145,20 +147,57 @@ void find_places(Run *run) {
     run->cache = zone_directory(run, ".cache");
 }
 
-/* By descriptors: a path in it can be too long, and an older cage, which still runs, may put links on the way. */
-bool remove_entry(int parent, const char *name) {
-    if (!unlinkat(parent, name, 0)) return true;
-    if (errno != EISDIR && errno != EPERM) return false;
+/* A directory to be emptied, its owner's rights given back; -1 for what is none. By descriptors: a path in it can be too long,
+ * and an older cage, which still runs, may put links on the way. */
+static int open_to_empty(int parent, const char *name) {
     int place = openat(parent, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (place < 0) return false;
+    if (place < 0) return -1;
     open_up(place);
     int fd = openat(place, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     close(place);
-    DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
+    return fd;
+}
+
+/* Removes the files in `from` and moves its directories up to `top`; for `top` itself this is done with each of its own. False
+ * when there was nothing that could be done. */
+static bool thin_out(int from, int top) {
+    static unsigned long number;
+    bool done = false;
+    int again = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *directory = again >= 0 ? fdopendir(again) : NULL;
     struct dirent *entry;
-    while (directory && (entry = readdir(directory)))
-        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) remove_entry(fd, entry->d_name);
+    while (directory && (entry = readdir(directory))) {
+        const char *name = entry->d_name;
+        if (!strcmp(name, ".") || !strcmp(name, "..")) continue;
+        if (!unlinkat(from, name, 0)) {
+            done = true;
+            continue;
+        }
+        int below = open_to_empty(from, name), failed;
+        if (below < 0) continue;
+        if (from == top) {
+            done |= thin_out(below, top);
+            failed = unlinkat(top, name, AT_REMOVEDIR);
+        } else {
+            char unused[24];
+            do snprintf(unused, sizeof unused, "%lu", number++);
+            while ((failed = renameat(from, name, top, unused)) &&
+                   (errno == EEXIST || errno == ENOTEMPTY || errno == ENOTDIR));
+        }
+        done |= !failed;
+        close(below);
+    }
     if (directory) closedir(directory);
+    return done;
+}
+
+/* With what is in it, however deep: the cage may have made a tree that is deeper than the stack. */
+bool remove_entry(int parent, const char *name) {
+    if (!unlinkat(parent, name, 0)) return true;
+    if (errno != EISDIR && errno != EPERM) return false;
+    int top = open_to_empty(parent, name);
+    for (long rounds = 0; top >= 0 && rounds < MOST_ROUNDS && thin_out(top, top); rounds++) continue;
+    if (top >= 0) close(top);
     return !unlinkat(parent, name, AT_REMOVEDIR);
 }
 

@@ -184,17 +184,18 @@ static void expect_commondir(Run *run, const char *git) {
 
 const char *misleads_git(const Run *run) {
     char room[8192] __attribute__((aligned(8)));
-    bool named = false;
+    bool named = false, lost = false;
     ssize_t count = read(run->made, room, sizeof room);
     for (ssize_t at = 0; at < count;) {
         const struct inotify_event *event = (void *)(room + at);
-        named |= event->mask & IN_Q_OVERFLOW || (event->len && !strcmp(event->name, "commondir"));
+        named |= event->len && !strcmp(event->name, "commondir");
+        lost |= event->mask & IN_Q_OVERFLOW;
         at += (ssize_t)(sizeof *event + event->len);
     }
-    for (size_t i = 0; named && i < run->removed.count; i++)
+    for (size_t i = 0; (named || lost) && i < run->removed.count; i++)
         if (!strcmp(strrchr(run->removed.at[i], '/'), "/commondir") && (exists(run->removed.at[i]) || errno == EACCES))
             return run->removed.at[i];
-    return NULL;
+    return named ? "a commondir" : NULL; /* gone again; another may follow */
 }
 
 /* A directory that holds a git configuration: .git itself, and those of its submodules and linked worktrees. */

@@ -73,7 +73,8 @@ void remove_tree(const char *path);
 /* guard.c: repositories and the host's sockets under the writable directories */
 void plan_guards(Run *run);
 void report_new_files(const Run *run);
-const char *misleads_git(const Run *run); /* when run->made tells something: the commondir that was made; NULL for none */
+void take_files_away(const Run *run);     /* those that git would follow */
+const char *misleads_git(const Run *run); /* when run->made tells something: what was made; NULL for nothing */
 
 /* gitconfig.c: `take` gets the name of each key, "include" for the path of an included file, and its value, both its own
  * only for the call */

@@ -826,6 +826,71 @@ def test_what_is_planted_is_taken_away_though_the_way_is_closed(world: World, na
     assert not list(world.projects.rglob(".claude"))
 
 
+def test_no_mode_is_changed_where_a_planted_link_leads(world: World) -> None:
+    repository = world.repository("closed")
+    victim = world.outside / "victim"
+    (victim / "sub").mkdir(parents=True)
+    (victim / "sub/file").write_text("x")
+    world.give(victim)
+    for path in (victim / "sub/file", victim / "sub"):
+        path.chmod(0o500)
+    done = world.caged("bash", "-c", 'ln -s "$0" .git/config.worktree; chmod 555 .git', str(victim), cwd=repository)
+    assert "/config.worktree appeared in the cage and was removed" in done.stderr, done
+    include = ["git", "config", "--file", ".git/config", "include.path", f"{world.projects}/new/sub/x"]
+    assert world.bare(*include, cwd=repository).returncode == 0
+    (victim / "sub").chmod(0)
+    assert world.caged("ln", "-s", str(victim), "../new", cwd=repository).returncode == 0
+    modes = [(victim / "sub").stat().st_mode & 0o777]
+    (victim / "sub").chmod(0o700)
+    modes.append((victim / "sub/file").stat().st_mode & 0o777)
+    shutil.rmtree(victim)
+    assert modes == [0, 0o500]
+
+
+def test_what_its_owner_closed_stays_closed(world: World) -> None:
+    """And hides nothing where a configuration names something in it."""
+    deep = world.projects / "a/b/c/d/closed"
+    (deep / "hooks").mkdir(parents=True)
+    (world.projects / "read-only").mkdir()
+    world.give(world.projects)
+    deep.chmod(0)
+    (world.projects / "read-only").chmod(0o555)
+    for key, path in (("core.hooksPath", f"{deep}/hooks"), ("include.path", f"{world.projects}/read-only/x/y")):
+        assert world.bare("git", "config", "--global", key, path).returncode == 0
+    try:
+        quiet = world.caged("true")
+        modes = [path.stat().st_mode & 0o777 for path in (deep, world.projects / "read-only")]
+        done = world.caged("bash", "-c", 'chmod 755 "$0"; echo x >"$0/hooks/post-commit"', str(deep))
+    finally:
+        for key in ("core.hooksPath", "include.path"):
+            world.bare("git", "config", "--global", "--unset", key)
+        deep.chmod(0o755)
+    assert (quiet.returncode, quiet.stderr, modes) == (0, "", [0, 0o555])
+    assert done.returncode == 1 and not list(deep.glob("hooks/*")), done
+
+
+def test_what_is_planted_is_taken_away_however_deep_it_is(world: World) -> None:
+    """The stack and the descriptors of what clears up are not the measure of it."""
+    first, second = world.repository("deep"), world.repository("other")
+    code = (
+        "import os; open('../other/.git/config.worktree', 'w').close(); os.makedirs('.git/config.worktree/1')\n"
+        "open('.git/config.worktree/0', 'w').close(); os.chdir('.git/config.worktree')\n"
+        "for _ in range(15000): os.mkdir('0') if _ else os.mkdir('deep'); os.chdir('0' if _ else 'deep')"
+    )
+    words = ["bash", "-c", 'ulimit -s 256; exec "$@"', "-", str(world.sbox), "/usr/bin/python3", "-c", code]
+    done = world.bare(*words, cwd=first)
+    left = [path for path in (first, second) if (path / ".git/config.worktree").exists()]
+    subprocess.run(["rm", "-rf", first / ".git/config.worktree"], check=True)
+    assert (done.returncode, left, list(world.projects.rglob(".claude"))) == (0, [], []), done
+
+
+def test_files_that_git_follows_are_taken_away_before_directories(world: World) -> None:
+    repository = world.repository("order")
+    err = world.caged("bash", "-c", "mkdir .git/config.worktree; echo . >.git/commondir", cwd=repository).stderr
+    said = [line.split(" ")[1] for line in err.splitlines() if "appeared in the cage and was removed" in line]
+    assert said == [f"{repository}/.git/{name}" for name in ("commondir", "config.worktree")], err
+
+
 def test_a_file_system_below_the_projects_is_guarded_too(world: World) -> None:
     if world.uid != 0:
         pytest.skip("only root can mount one")

@@ -8,6 +8,7 @@ must not cost: no litter, and nothing seen by git.
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -393,6 +394,75 @@ def test_a_run_that_misleads_git_outside_is_ended(world: World, make: str) -> No
     assert (out, ended) == (("up\n", True) if world.sbox.name == "program" else ("up\nwent on\n", False)), err
     assert "/.git/commondir appeared in the cage and was removed" in err
     assert not (repository / ".git/commondir").exists()
+
+
+def test_a_commondir_that_is_gone_again_ends_the_run_too(world: World) -> None:
+    if world.sbox.name == "script":
+        pytest.skip("the script cannot see it before the end")
+    repository = world.repository("shared")
+    make = "import os; os.rename('x', '.git/commondir'); os.rename('.git/commondir', 'x'); print('made')"
+    code = f'touch x; echo up; read -r line; python3 -c "{make}"; sleep 100'
+    with world.start([str(world.sbox), "bash", "-c", code], cwd=repository, stdin=subprocess.PIPE) as cage:
+        assert cage.stdin and cage.stdout and cage.stdout.readline() == "up\n"
+        cage.send_signal(signal.SIGSTOP)
+        cage.stdin.write("go\n")
+        cage.stdin.flush()
+        assert cage.stdout.readline() == "made\n"
+        cage.send_signal(signal.SIGCONT)
+        assert cage.wait(60) == 128 + signal.SIGKILL
+        assert "the run was ended: a commondir was made" in cage.communicate()[1]
+
+
+def test_a_commondir_goes_before_the_cage_has_ended(world: World) -> None:
+    """Much memory takes long to be given back; here bubblewrap is stopped."""
+    if world.sbox.name == "script":
+        pytest.skip("the script cannot see it before the end")
+    repository = world.repository("shared")
+    code = "echo up; read -r line; echo . >.git/commondir; sleep 100"
+    with world.start([str(world.sbox), "bash", "-c", code], cwd=repository, stdin=subprocess.PIPE) as cage:
+        assert cage.stdin and cage.stdout and cage.stderr and cage.stdout.readline() == "up\n"
+        children = Path(f"/proc/{cage.pid}/task/{cage.pid}/children").read_text().split()
+        (bubblewrap,) = (int(pid) for pid in children if Path(f"/proc/{pid}/comm").read_text() == "bwrap\n")
+        os.kill(bubblewrap, signal.SIGSTOP)
+        try:
+            cage.stdin.write("go\n")
+            cage.stdin.flush()
+            said = ""
+            while "/.git/commondir appeared in the cage and was removed" not in said:
+                assert select.select([cage.stderr], [], [], 60)[0], said
+                said += os.read(cage.stderr.fileno(), 4096).decode()
+            assert not (repository / ".git/commondir").exists() and cage.poll() is None
+        finally:
+            os.kill(bubblewrap, signal.SIGCONT)
+        assert cage.wait(60) == 128 + signal.SIGKILL
+
+
+def test_a_worktree_made_anew_outside_meanwhile_stays_one(world: World) -> None:
+    repository = world.repository("main")
+    make = "git worktree add -q ../linked linked"
+    assert world.bare("bash", "-ec", f"git branch linked; {make}", cwd=repository).returncode == 0
+    with running(world, repository, "true") as cage:
+        assert world.bare("bash", "-ec", f"git worktree remove ../linked; {make}", cwd=repository).returncode == 0
+        err = finish(cage)[1]
+    assert "removed" not in err and "/worktrees/linked/commondir was" in err
+    assert world.bare("git", "status", cwd=world.projects / "linked").returncode == 0
+
+
+def test_a_claude_directory_that_was_a_placeholder_is_left_alone(world: World) -> None:
+    """Something was written to it from outside, so it stayed. It is not moved, nor what it is in opened."""
+    for name in ("open", "read-only"):
+        settings = world.projects / name / ".claude"
+        settings.mkdir(parents=True)
+        (settings / "settings.json").write_text("{}")
+        settings.chmod(0o1755)
+    world.give(world.projects)
+    (world.projects / "read-only").chmod(0o555)
+    before = (world.projects / "open/.claude").stat().st_ctime_ns
+    done = world.caged("true")
+    mode = (world.projects / "read-only").stat().st_mode & 0o777
+    (world.projects / "read-only").chmod(0o755)
+    assert (done.returncode, done.stderr, mode) == (0, "", 0o555)
+    assert (world.projects / "open/.claude").stat().st_ctime_ns == before  # a rename changes it
 
 
 def test_nothing_is_left_when_the_caller_is_killed(places: World) -> None:
