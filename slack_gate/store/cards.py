@@ -329,10 +329,11 @@ class Cards:
 
         def work(connection: Connection) -> None:
             values: dict[str, Any] = {"error": error, "attempts": cards.c.attempts + 1, "due_at": due_at, **_RELEASED}
-            if not self._leases(connection.execute(_locked([card])).one(), now):
+            row = connection.execute(_locked([card])).one()
+            if not self._leases(row, now):
                 values |= _UNSURE
             if strays is not None:
-                values["strays"] = " ".join(dict.fromkeys([*_beside(connection, card), *strays]))
+                values["strays"] = " ".join(dict.fromkeys([*_beside(row), *strays]))
             connection.execute(update(cards).where(cards.c.id == card).values(**values))
 
         await self._database.run(work)
@@ -395,7 +396,8 @@ def error_on(surface: str) -> ScalarSelect[Any]:
 
 def _put(connection: Connection, card: int, channel: str, message: str, strays: Sequence[str], revision: int) -> None:
     """The card stands on this message now, and what was on file before are its copies."""
-    every = " ".join(dict.fromkeys([*_beside(connection, card, message), *strays]))
+    row = connection.execute(_locked([card])).one()
+    every = " ".join(dict.fromkeys([*_beside(row, message), *strays]))
     values = {"strays": every, "revision": revision, **_shown(channel, message)}
     connection.execute(update(cards).where(cards.c.id == card).values(**values))
 
@@ -421,10 +423,8 @@ def _drawn_now(now: float) -> ColumnElement[bool]:
     return exists().where(same, _held(other, now))
 
 
-def _beside(connection: Connection, card: int, message: str = "") -> list[str]:
-    """Messages on file that may show the card, but this one. Nobody adds any until the transaction ends."""
-    query = select(cards.c.message, cards.c.strays).where(cards.c.id == card).with_for_update()
-    row = connection.execute(query).one()
+def _beside(row: Row[*tuple[Any, ...]], message: str = "") -> list[str]:
+    """Messages on file that may show the card, but this one."""
     strays = [row.message, *row.strays.split()] if message else row.strays.split()
     return [stray for stray in strays if stray not in ("", UNKNOWN, message)]
 
@@ -457,6 +457,7 @@ def _stale(now: float) -> tuple[ColumnElement[bool], ...]:
 
 
 def _locked(ids: Collection[int]) -> Select[Any]:
+    """These cards; nobody changes them until the transaction ends."""
     return select(cards).where(cards.c.id.in_(ids)).order_by(cards.c.id).with_for_update()
 
 
