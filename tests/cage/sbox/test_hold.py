@@ -437,6 +437,23 @@ def test_a_commondir_goes_before_the_cage_has_ended(world: World) -> None:
         assert cage.wait(60) == 128 + signal.SIGKILL
 
 
+def test_a_signal_from_before_is_not_what_ended_the_run(world: World) -> None:
+    if world.sbox.name == "script":
+        pytest.skip("the script cannot see it before the end")
+    repository = world.repository("shared")
+    wait = py(
+        "import signal, sys; signal.signal(signal.SIGUSR1, lambda *_: print('heard', flush=True))\n"
+        "print('up', file=sys.stderr, flush=True); sys.stdin.readline(); open('.git/commondir', 'w'); signal.pause()"
+    )
+    with world.start([str(world.sbox), "bash", "-c", wait], cwd=repository, stdin=subprocess.PIPE) as cage:
+        assert cage.stdout and cage.stderr
+        assert cage.stderr.readline() == "up\n"  # passed on by sbox, which by then knows whom a signal is for
+        cage.send_signal(signal.SIGUSR1)
+        assert cage.stdout.readline() == "heard\n"
+        cage.communicate("go\n", 60)
+        assert cage.returncode == 128 + signal.SIGKILL
+
+
 def test_a_worktree_made_anew_outside_meanwhile_stays_one(world: World) -> None:
     repository = world.repository("main")
     make = "git worktree add -q ../linked linked"
