@@ -382,6 +382,7 @@ void take_files_away(const Run *run) {
     struct stat info;
     for (size_t i = 0; i < run->removed.count; i++)
         if (!lstat(near(run->removed.at[i]), &info) && !S_ISDIR(info.st_mode)) take_away(run->removed.at[i]);
+    take_links_away(run);
 }
 
 /* After the end. What would give git a configuration of the cage's choice is taken away. */

@@ -283,10 +283,10 @@ static int supervise(const Run *run, int reports, int errors, int parent, Report
         if (watch[1].revents && !take_report(reports, report)) watch[1].fd = -1;
         if (watch[2].revents && !relay(errors, tail)) close(errors), watch[2].fd = -1;
         if (watch[3].revents) end_cage(), watch[3].fd = -1;
-        const char *commondir = watch[4].revents ? misleads_git(run) : NULL;
-        if (commondir) {
+        const char *misleading = watch[4].revents ? misleads_git(run) : NULL;
+        if (misleading) {
             end_cage(), watch[4].fd = -1; /* first: nobody may read what is said */
-            say("the run was ended: %s was made, which git outside follows at once.", commondir);
+            say("the run was ended: %s was made, which git outside follows at once.", misleading);
             last_signal = 0;      /* it did not end the run */
             take_files_away(run); /* the end can take long, of a cage that holds much memory */
         }
@@ -406,6 +406,7 @@ static int run_command(Run *run, const Cage *cage, char **argv) {
     static Tail tail;
     Report report = {0};
     const int not_its[] = {cage->parent, cage->reports, cage->errors, cage->plan, run->grant_fd, run->made};
+    clock_gettime(CLOCK_REALTIME_COARSE, &run->began); /* as the times of files are */
     start_caretaker(run, cage_pid, not_its, sizeof not_its / sizeof *not_its);
     write_plan(run, cage->plan);
     if (!ending) send(cage->reports, "g", 1, MSG_NOSIGNAL); /* where nobody waits for it, supervise() learns why */

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -176,39 +175,17 @@ static bool is_placeholder(const char *git, const char *name) {
            info.st_mode & S_ISVTX;
 }
 
-/* Git outside, even a prompt's, follows a commondir from the moment that it is there: the run is not to go on with it. */
-static void expect_commondir(Run *run, const char *git) {
-    if (!run->made) run->made = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-    if (run->made >= 0) inotify_add_watch(run->made, near(git), IN_CREATE | IN_MOVED_TO | IN_ONLYDIR);
-}
-
-const char *misleads_git(const Run *run) {
-    char room[8192] __attribute__((aligned(8)));
-    bool named = false, lost = false;
-    ssize_t count = read(run->made, room, sizeof room);
-    for (ssize_t at = 0; at < count;) {
-        const struct inotify_event *event = (void *)(room + at);
-        named |= event->len && !strcmp(event->name, "commondir");
-        lost |= event->mask & IN_Q_OVERFLOW;
-        at += (ssize_t)(sizeof *event + event->len);
-    }
-    for (size_t i = 0; (named || lost) && i < run->removed.count; i++)
-        if (!strcmp(strrchr(run->removed.at[i], '/'), "/commondir") && (exists(run->removed.at[i]) || errno == EACCES))
-            return run->removed.at[i];
-    return named ? "a commondir" : NULL; /* gone again; another may follow */
-}
-
 /* A directory that holds a git configuration: .git itself, and those of its submodules and linked worktrees. */
 static void guard_git_directory(Search *search, const char *zone, const char *git, const char *worktree) {
     bool has_hooks = false; /* its own, or, where it is linked, its main one's */
     if (!exists(git)) return;
     add(&search->gits, git);
+    watch_git_directory(search->run, git);
     pin(search, zone, git);
     if (access(near(git), R_OK | X_OK) && hide_closed(search, git)) return;
     for (size_t i = 0; i < sizeof GIT_FILES / sizeof *GIT_FILES; i++) {
         bool there = !is_placeholder(git, GIT_FILES[i]) && guard_entry(search, zone, git, GIT_FILES[i]);
         if (!there && is_removed(GIT_FILES[i])) add(&search->run->removed, text("%s/%s", git, GIT_FILES[i]));
-        if (!there && !strcmp(GIT_FILES[i], "commondir")) expect_commondir(search->run, git);
         if (there && (!strcmp(GIT_FILES[i], "hooks") || !strcmp(GIT_FILES[i], "commondir"))) has_hooks = true;
     }
     list_entries(search, zone, git);

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
+#include <time.h>
 
 enum { EXIT_CAGE = 125, EXIT_NOT_RUNNABLE = 126, EXIT_NOT_FOUND = 127 };
 
@@ -30,6 +31,7 @@ typedef struct {
     int grant_fd;      /* a grant of this run alone, -1 for none */
     List env;      /* NAME=value, all that the command inherits */
     List steps;    /* mounts made inside, see steps.h */
+    struct timespec began;
     List watched;  /* files that must not appear while the cage runs */
     List removed;  /* those of them that are taken away again: all in git directories */
     List listed;   /* directories where no new entry may appear, each followed by what it held: "/name/name/" */
@@ -66,6 +68,7 @@ bool exists(const char *path);           /* errno tells why not: EACCES, that it
 const char *directory_of(const char *path);
 int open_plainly(const char *directory); /* with no symbolic link on the way; -1 with errno */
 int open_again(const char *directory);   /* the same, its owner's rights given back: the cage may have taken them away */
+int open_to_read(int parent, const char *name); /* a directory, no link, its owner's rights given back; -1 for none */
 bool is_empty(const char *path); /* a directory that can be read and holds nothing */
 bool remove_entry(int parent, const char *name); /* with what is in it */
 void remove_tree(const char *path);
@@ -73,8 +76,12 @@ void remove_tree(const char *path);
 /* guard.c: repositories and the host's sockets under the writable directories */
 void plan_guards(Run *run);
 void report_new_files(const Run *run);
-void take_files_away(const Run *run);     /* those that git would follow */
+void take_files_away(const Run *run); /* those that git would follow */
+
+/* planted.c */
+void watch_git_directory(Run *run, const char *git);
 const char *misleads_git(const Run *run); /* when run->made tells something: what was made; NULL for nothing */
+void take_links_away(const Run *run);
 
 /* gitconfig.c: `take` gets the name of each key, "include" for the path of an included file, and its value, both its own
  * only for the call */

@@ -377,7 +377,7 @@ def test_a_commondir_is_not_made_by_two_cages(world: World) -> None:
     world.give(commondir)
     with running(world, repository, "echo ../evil >.git/commondir && echo wrote") as second:
         commondir.unlink()  # as the first one's end does
-        assert finish(second)[0] == "wrote\n"
+        finish(second)
     assert not commondir.exists()
 
 
@@ -452,6 +452,58 @@ def test_a_signal_from_before_is_not_what_ended_the_run(world: World) -> None:
         assert cage.stdout.readline() == "heard\n"
         cage.communicate("go\n", 60)
         assert cage.returncode == 128 + signal.SIGKILL
+
+
+# What git outside writes through, each with what a person then runs; the last goes wherever the branch's name says.
+WRITTEN_THROUGH = {
+    "COMMIT_EDITMSG": "git commit -q --allow-empty -m x",
+    "logs/HEAD": "git commit -q --allow-empty -m x",
+    "index": "git add file",
+    "FETCH_HEAD": "git fetch -q .",
+    "logs/refs/heads/a/b": "git checkout -q -B a/b; git commit -q --allow-empty -m x",
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN_THROUGH)
+def test_a_link_in_a_git_directory_is_not_written_through(world: World, name: str) -> None:
+    repository = world.repository("shared")
+    target = world.home / "target"
+    world.bare("bash", "-ec", f"echo x >file; git commit -q --allow-empty -m 1; cp .git/index {target}", cwd=repository)
+    before = target.read_bytes()
+    link = f'mkdir -p ".git/{Path(name).parent}"; ln -s "{target}" x; mv -f x ".git/{name}"'
+    done = world.caged("bash", "-c", f"{link}; sleep 1; echo went on", cwd=repository)
+    at_once = world.sbox.name == "program" and "/" not in name
+    assert (done.stdout == "") == at_once, done
+    assert f"{repository}/.git/{name} became a link in the cage and was removed" in done.stderr
+    assert not (repository / ".git" / name).is_symlink()
+    world.bare("bash", "-c", WRITTEN_THROUGH[name], cwd=repository)
+    assert target.read_bytes() == before
+    world.bare("bash", "-c", f"git rm -q --cached file; {link}; {WRITTEN_THROUGH[name]}", cwd=repository)
+    assert target.read_bytes() != before, "this link proves nothing"
+
+
+def test_links_of_before_stay_in_a_git_directory(world: World) -> None:
+    """Working copies that share a history are made of them."""
+    repository = world.repository("shared")
+    assert (
+        world.bare(
+            "bash", "-ec", "mv .git/logs logs; ln -s ../logs .git/logs; ln -s x .git/y", cwd=repository
+        ).returncode
+        == 0
+    )
+    made = (repository / ".git/y").lstat().st_ctime_ns
+    while (repository / "file").stat().st_ctime_ns <= made:  # a few milliseconds: the grain of these times
+        (repository / "file").touch()
+    done = world.caged("git", "commit", "-q", "--allow-empty", "-m", "x", cwd=repository)
+    assert done.returncode == 0 and not done.stderr
+    assert (repository / ".git/logs").is_symlink() and (repository / ".git/y").is_symlink()
+
+
+def test_a_link_below_a_closed_directory_is_found(world: World) -> None:
+    repository = world.repository("shared")
+    make = "mkdir -p .git/logs/a/b; ln -s x .git/logs/a/b/c; chmod 0 .git/logs/a/b .git/logs/a"
+    assert world.caged("bash", "-ec", make, cwd=repository).returncode == 0
+    assert not (repository / ".git/logs/a/b/c").is_symlink()
 
 
 def test_a_worktree_made_anew_outside_meanwhile_stays_one(world: World) -> None:

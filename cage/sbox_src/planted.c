@@ -1,0 +1,112 @@
+/* What the cage may leave in git directories for git outside to follow: a commondir, which git takes its configuration
+ * from, and symbolic links, which git writes through. `git commit` writes .git/COMMIT_EDITMSG, .git/logs/HEAD and the index
+ * wherever they lead to, ~/.bashrc for one. Git makes no links there itself. */
+#define _GNU_SOURCE
+#include "sbox.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { DEEPEST = PATH_MAX / 2 }; /* git outside finds nothing deeper */
+
+static struct {
+    int watch; /* -1 where the kernel gave none */
+    const char *git;
+} *gits;
+static size_t count;
+
+void watch_git_directory(Run *run, const char *git) {
+    if (!run->made) run->made = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    if (count % 64 == 0 && !(gits = realloc(gits, (count + 64) * sizeof *gits))) fail("out of memory. Nothing was run.");
+    int watch = run->made < 0 ? -1 : inotify_add_watch(run->made, near(git), IN_CREATE | IN_MOVED_TO | IN_ONLYDIR);
+    gits[count].watch = watch;
+    gits[count++].git = git;
+}
+
+static const char *git_of(int watch) {
+    for (size_t i = 0; i < count; i++)
+        if (gits[i].watch == watch) return gits[i].git;
+    return NULL;
+}
+
+/* By its time: the cage made it, moved it or gave it another name. */
+static bool is_new_link(const Run *run, int directory, const char *name) {
+    struct stat info;
+    if (fstatat(directory, name, &info, AT_SYMLINK_NOFOLLOW) || !S_ISLNK(info.st_mode)) return false;
+    return info.st_ctim.tv_sec > run->began.tv_sec ||
+           (info.st_ctim.tv_sec == run->began.tv_sec && info.st_ctim.tv_nsec >= run->began.tv_nsec);
+}
+
+static const char *misleading_commondir(const Run *run) {
+    for (size_t i = 0; i < run->removed.count; i++)
+        if (!strcmp(strrchr(run->removed.at[i], '/'), "/commondir") && (exists(run->removed.at[i]) || errno == EACCES))
+            return run->removed.at[i];
+    return NULL;
+}
+
+static const char *misleading_link(const Run *run, const char *git, const char *name) {
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof path, "%s/%s", git, name);
+    if (length < 0 || (size_t)length >= sizeof path || !is_new_link(run, AT_FDCWD, near(path))) return NULL;
+    return text("%s", path);
+}
+
+const char *misleads_git(const Run *run) {
+    char room[8192] __attribute__((aligned(8)));
+    bool named = false, lost = false;
+    const char *link = NULL, *git;
+    ssize_t size = read(run->made, room, sizeof room);
+    for (ssize_t at = 0; at < size;) {
+        const struct inotify_event *event = (void *)(room + at);
+        named |= event->len && !strcmp(event->name, "commondir");
+        lost |= (event->mask & IN_Q_OVERFLOW) != 0;
+        if (!link && event->len && (git = git_of(event->wd))) link = misleading_link(run, git, event->name);
+        at += (ssize_t)(sizeof *event + event->len);
+    }
+    if (lost) take_links_away(run); /* too many at once to be told one by one */
+    const char *commondir = named || lost ? misleading_commondir(run) : NULL;
+    if (commondir || link) return commondir ? commondir : link;
+    return named ? "a commondir" : NULL; /* gone again; another may follow */
+}
+
+static void take_links(const Run *run, int fd, const char *path, int depth) {
+    static const char *const OTHERS[] = {"objects", "hooks", "modules"}; /* data; guarded; git directories of their own */
+    DIR *directory = fdopendir(fd);
+    struct dirent *entry;
+    if (!directory) close(fd);
+    while (directory && (entry = readdir(directory))) {
+        const char *name = entry->d_name;
+        if (!strcmp(name, ".") || !strcmp(name, "..")) continue;
+        if ((entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN) && is_new_link(run, dirfd(directory), name)) {
+            bool removed = !unlinkat(dirfd(directory), name, 0);
+            say("%s/%s became a link in the cage and %s: git outside would have written where it leads.", path, name,
+                removed ? "was removed" : "must be removed by you");
+        }
+        if ((entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN) || depth >= DEEPEST) continue;
+        bool other = false;
+        for (size_t i = 0; !depth && i < sizeof OTHERS / sizeof *OTHERS; i++) other |= !strcmp(name, OTHERS[i]);
+        if (other) continue;
+        int below = open_to_read(dirfd(directory), name);
+        if (below >= 0)
+            take_links(run, below, text("%s/%s", path, name), depth + 1);
+        else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
+            say("%s/%s cannot be looked at (%s): read what links are in it.", path, name, strerror(errno));
+    }
+    if (directory) closedir(directory);
+}
+
+void take_links_away(const Run *run) {
+    for (size_t i = 0; i < count; i++) {
+        int place = open_again(gits[i].git), fd = place < 0 ? -1 : openat(place, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (place >= 0) close(place);
+        if (fd >= 0) take_links(run, fd, gits[i].git, 0);
+    }
+}
