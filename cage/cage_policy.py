@@ -47,12 +47,12 @@ GUARDED_NAMES = frozenset(
     """.git .claude .mcp.json .claude.json .vscode .idea .envrc .direnv .cursor .codex .gemini .opencode .windsurf .zed
     .cline .clinerules .copilot .github/hooks .github/copilot .openclaw .hermes .kiro .roo .continue .qwen .kilocode
     .amazonq .junie .trae .augment .factory .agents .agent .claude-plugin .pi .vibe .forge .grok .kimi .qoder .iflow
-    .codebuddy .codeium .goose .antigravity .rovodev .fleet .lapce .vim .nvim .lvimrc .dir-locals.el .autoenv
-    .autoenv.zsh .renviron .rdata .ghci .octaverc .hg .jj .crush crush.json .crush.json .helix .aider.conf.yml
-    .devcontainer .devcontainer.json .husky .githooks .ssh .gnupg .netrc .exrc .nvimrc .vimrc .nvim.lua .gdbinit
-    .lldbinit .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin
-    .zlogout .kshrc .cshrc .tcshrc .login .logout .inputrc .xprofile .xsessionrc .xinitrc .pythonrc .pythonrc.py
-    .pdbrc .irbrc .pryrc .rprofile .gitconfig opencode.json opencode.jsonc""".split()
+    .codebuddy .codeium .goose .antigravity .rovodev .fleet .lapce .vim .nvim .lvimrc .dir-locals.el .dir-locals-2.el
+    .autoenv .autoenv.zsh .renviron .rdata .ghci .octaverc .hg .jj .sl .crush crush.json .crush.json .helix
+    .aider.conf.yml .devcontainer .devcontainer.json .husky .githooks .ssh .gnupg .netrc .exrc .nvimrc .vimrc .nvim.lua
+    .gdbinit .lldbinit .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile
+    .zlogin .zlogout .kshrc .cshrc .tcshrc .login .logout .inputrc .xprofile .xsessionrc .xinitrc .pythonrc
+    .pythonrc.py .pdbrc .irbrc .pryrc .rprofile .gitconfig opencode.json opencode.jsonc""".split()
 )
 # First names below ~/.cache that are sourced, imported or executed by programs outside; "*" ends a prefix.
 GUARDED_CACHES = tuple(
@@ -638,12 +638,23 @@ def _judge_file(tool: str, fields: dict[str, Any]) -> Verdict:
     path = fields.get(field)
     if type(path) is not str or not all(name == field or name in others for name in fields):
         raise Gated("the call names no file, or has fields that are not known")
-    if path[:1] != "/" or path[-1:] == "/" or not path.isprintable():
+    if path[:1] != "/" or path[-1:] in ("/", " ") or not path.isprintable():  # agents cut off a blank
         raise Gated("the path is not a plain absolute one", "give the absolute path", path[:200])
-    readings = dict.fromkeys([path, os.path.normpath(path)])  # agents strike out NAME/.., where the kernel follows NAME
-    for reading in readings:
+    for reading in _readings(path):
         _judge_target(path, _resolve(reading), current_place())
     return Verdict("green", path, "a file in the green zone")
+
+
+def _readings(path: str) -> Iterator[str]:
+    """As the kernel reads it, and as agents do before they open it: without NAME/.., with accents composed."""
+    yield path
+    plain = os.path.normpath(path)
+    if plain != path:
+        yield plain
+    if not path.isascii():  # by now it is known to be no longer than the kernel takes: composing takes quadratic time
+        import unicodedata
+
+        yield unicodedata.normalize("NFC", plain)
 
 
 def _judge_target(path: str, real: str, place: Place) -> None:
@@ -893,6 +904,7 @@ _ASKED = {
     "worktree remove": "-f --force",
     "worktree prune": "-n --dry-run -v --verbose",
 }
+_GROUPS = frozenset(["stash", "remote", "worktree"])  # of subcommands
 _TABLES = (READING, _WRITING, MOVING, NETWORK, _ASKED)
 _specs: dict[str, frozenset[str]] = {}  # the rows written out, on first use
 
@@ -923,7 +935,7 @@ def parse_git(argv: tuple[str, ...]) -> Git:
             raise Gated("git's own option " + argv[at][:40] + " can change what runs")
         at += 1
     sub = argv[at] if at < len(argv) else ""
-    if sub in ("stash", "remote", "worktree") and at + 1 < len(argv) and argv[at + 1][:1] != "-":
+    if sub in _GROUPS and at + 1 < len(argv) and argv[at + 1][:1] != "-":
         at += 1
         sub += " " + argv[at]
     table = next((table for table in _TABLES if sub in table), None)
@@ -937,6 +949,8 @@ def parse_git(argv: tuple[str, ...]) -> Git:
         _specs[sub] = frozenset(words)
     call = Git(argv, at + 1, sub, table, directories)
     call.options, call.plain = _options(call.words, _specs[sub], sub in ("checkout", "switch", "merge", "rebase"))
+    if sub in _GROUPS and call.plain[:1] not in ([], ["--"]):  # `git remote -v update` is `git remote update`
+        raise Gated("git " + sub + " has its subcommand behind an option")
     return call
 
 
@@ -1203,6 +1217,7 @@ class Repository:
 
     def __init__(self, top: str, gitdir: str, common: str) -> None:
         self.top, self.gitdir, self.common = top, gitdir, common
+        self.trees = [top]  # where it may write files: with what core.worktree says
         self.remotes: dict[str, list[str]] = {}
         self.settings: Config = []
 
@@ -1349,8 +1364,15 @@ def _judge_repository(repository: Repository, own: Config, search: Search) -> No
     for found in inner:
         _judge_files(found, search)
     commons = {directory for found in (repository, *inner) for directory in (found.common, found.gitdir)}
+    if any(_can_hold(tree, directory) for tree in repository.trees for directory in commons):
+        raise Gated("git could write what it runs: its directory lies in the working tree under another name than .git")
     for gitdir in _modules(commons, search):
         _judge_files(Repository(repository.top, gitdir, gitdir), search)
+
+
+def _can_hold(tree: str, gitdir: str) -> bool:
+    """May a path of this working tree lead into this git directory? Git takes none that passes through a `.git`."""
+    return below(tree, gitdir) or (below(gitdir, tree) and ".git" not in gitdir[len(tree) :].lower().split("/"))
 
 
 def _judge_files(repository: Repository, search: Search) -> None:
@@ -1367,7 +1389,7 @@ def _judge_files(repository: Repository, search: Search) -> None:
         if full_key(section, name)[1] in ("remote.*.url", "remote.*.pushurl"):
             repository.remotes.setdefault(section[7:], []).append(value)
         elif (section, name) == ("core", "worktree") and below(_resolve(os.path.join(gitdir, value)), repository.top):
-            pass  # a submodule says where it is checked out
+            repository.trees.append(_resolve(os.path.join(gitdir, value)))  # a submodule says where it is checked out
         elif not is_harmless(section, name, value):
             raise Gated("the repository's configuration sets " + section + "." + name)
     for section, name, value in settings:
@@ -1539,9 +1561,11 @@ def _has_gitlinks(path: str, search: Search) -> bool:
     data = _index(path, search, 16)
     if b"sdir" in data:  # a sparse index: a directory in it may hold one
         return True
-    aligned = data[7:8] < b"\x04"  # before version 4 an entry starts at 12 + 8n and its mode lies 24 bytes on
+    # before version 4 an entry starts at 12 + 8n and its mode lies 24 bytes on, but for blocks: they start anywhere
+    aligned = data[7:8] < b"\x04" and b"IEOT" not in data
     at = data.find(b"\x00\x00\xe0\x00", 12)
     while at >= 0 and aligned and at % 8 != 4:
+        search.spend(1, path)
         at = data.find(b"\x00\x00\xe0\x00", at + 1)
     return at >= 0
 
@@ -1707,7 +1731,8 @@ gh | 3 | alias extension extensions ext codespace cs co config copilot agent age
     skill skills | --hostname
 gh+repo | 3 | clone fork sync deploy-key autolink |
 gh+gist | 3 | clone |
-gh+pr | 3 | checkout co | -d --delete-branch
+gh+pr | 3 | checkout co |
+gh+pr+close gh+pr+merge | 3 | | -d --delete-branch
 gh+status | 2 | |
 gh+api | 2 | | -X --method -f -F --field --raw-field --input
 aws | 3 | configure ssm ecs | --endpoint-url --ca-bundle --profile --no-verify-ssl
@@ -1729,10 +1754,12 @@ apt apt-get | 2 | edit-sources shell satisfy | -o -c -t -a --option --config-fil
 brew | 2 | tap bundle ruby irb sh test create run exec edit alias unalias config | --config
 dnf | 2 | shell config alias copr config-manager | --config --setopt --installroot --enableplugin \
     --repofrompath --nogpgcheck --no-gpgchecks
+flatpak | 2 | run enter build override config remote-add remote-modify | --from --bundle --config
+snap | 2 | run try alias set | --shell
 brew+services dnf+group dnf+module dnf+history | 3 | |
-gem snap flatpak pre-commit playwright alembic rails turbo nx vercel fly flyctl wrangler netlify firebase \
+gem pre-commit playwright alembic rails turbo nx vercel fly flyctl wrangler netlify firebase \
     pulumi cdk sam serverless sls expo eas ng hugo jekyll skaffold tilt earthly | 2 | \
-    run exec runner console ssh shell edit alias config remote-add remote-modify | --config
+    run exec runner console ssh shell edit alias config | --config
 """
 # Programs that install, with root's rights mostly, also a file that caged code may have made.
 _INSTALL = frozenset("apt apt-get dnf brew snap flatpak conda mamba pixi".split())
@@ -1780,6 +1807,11 @@ _GH_GIT = {
 _NOTHING_ELSE = frozenset("python pypy node nodejs ruby perl".split())
 _CLOUDS = frozenset("aws az gcloud".split())
 _NESTED = frozenset(["az", "gcloud"])  # groups in groups: what is to be done stands at any depth before the options
+# Options of gcloud that always take the next word for their value.
+_GCLOUD_VALUES = frozenset(
+    """--format --verbosity --flatten --filter --limit --page-size --sort-by --zone --region --location --cluster
+    --machine-type""".split()
+)
 # Their words, at any depth, that run what further words say on another machine.
 _REMOTE = frozenset("ssh scp exec execute-command run-command command send-command start-session".split())
 
@@ -1859,9 +1891,9 @@ def _is_foreign(word: str) -> bool:
 
 def _table_key(argv: tuple[str, ...], base: str) -> tuple[str, ...] | None:
     _, anything, carrying = _program("*")
-    first, second = _program(base), _program("\0".join((base, *argv[1:2])))
-    known = first is not _NO_ROW
-    if _carries(argv[1:], carrying + first[2] + second[2], is_project_runner(argv)):
+    rows = [_program("\0".join((base, *argv[1:deep]))) for deep in (1, 2, 3)]
+    known = rows[0] is not _NO_ROW
+    if _carries(argv[1:], (*carrying, *(option for row in rows for option in row[2])), is_project_runner(argv)):
         return None
     if base in _CLOUDS and not _REMOTE.isdisjoint(argv):
         return None
@@ -1875,13 +1907,13 @@ def _table_key(argv: tuple[str, ...], base: str) -> tuple[str, ...] | None:
         if argv[1:2] and argv[1] in anything:
             return None
         return argv[:1] if base in RUNNERS else _exact_key(argv)
-    depth = second[0] if argv[1:] and second is not _NO_ROW else first[0]
+    depth = next((row[0] for row in rows[::-1] if row is not _NO_ROW), 1)
     if base in _NESTED:
         depth = next((at for at, word in enumerate(argv) if at >= depth and word[:1] == "-"), len(argv))
         if base == "gcloud" and _may_go_on(argv[depth:]):
             return None
     for at, word in enumerate(argv[1:depth]):
-        if not _is_key_word(word) or word[0] in "-+@" or word in (first[1], second[1], _NONE)[min(at, 2)]:
+        if not _is_key_word(word) or word[0] in "-+@" or word in rows[min(at, 2)][1]:
             return None
         if at == 0 and ("/" in word or "." in word):  # a script, where a subcommand should stand
             return None
@@ -1889,9 +1921,9 @@ def _table_key(argv: tuple[str, ...], base: str) -> tuple[str, ...] | None:
 
 
 def _may_go_on(words: tuple[str, ...]) -> bool:
-    """Is one of these a further word of the command, behind an option that may be one without a value?"""
-    pairs = enumerate(words[1:])
-    return any(word[:1] != "-" and words[at][:1] == "-" and "=" not in words[at] for at, word in pairs)
+    """May one of these, behind an option, be a further word of the command? A known option's value is none."""
+    names = (word for at, word in enumerate(words[1:]) if words[at] not in _GCLOUD_VALUES)
+    return any(word[:1].islower() and word.replace("-", "a").isalnum() for word in names)
 
 
 def _is_of_others(word: str) -> bool:
@@ -1900,7 +1932,7 @@ def _is_of_others(word: str) -> bool:
 
 
 def _is_package_file(word: str) -> bool:
-    is_path = "/" in word if word[:1] == "-" else word[:1] in ("/", ".", "~")
+    is_path = "/" in word if word[:1] == "-" else word[:1] in ("/", ".", "~") or "://" in word
     return is_path or word.startswith("--file") or word.endswith(_PACKAGES)
 
 
@@ -1930,7 +1962,7 @@ def _carries(words: tuple[str, ...], options: tuple[str, ...], caged: bool) -> b
             return True
         for option in options if word[:1] == "-" else ():
             if option[:2] == "--":
-                hit = name == option or (len(name) > 3 and option.startswith(name))
+                hit = len(name) > 2 and option.startswith(name)
             elif len(option) == 2:
                 hit = word[:2] != "--" and option[1] in name
             else:

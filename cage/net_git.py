@@ -108,7 +108,7 @@ def is_branch(name: str, repository: policy.Repository) -> bool:
     """Does the repository have this branch?"""
     packed = policy.text_of(repository.common + "/packed-refs", 1 << 22) or ""
     ref = "refs/heads/" + name
-    return os.path.isfile(repository.common + "/" + ref) or any(line.endswith(" " + ref) for line in packed.split("\n"))
+    return os.path.isfile(repository.common + "/" + ref) or " " + ref + "\n" in packed + "\n"
 
 
 def _setting(settings: policy.Config, section: str, name: str) -> str:

@@ -109,3 +109,24 @@ def test_nested_texts_do_not_stall() -> None:
         value = [value]
     own = OwnFiles([Path("/nonexistent/home")])
     assert calls_of(lambda: own.refusal(call("mcp__x", "/tmp", a=value))) < 2_000_000
+
+
+def test_a_path_as_agents_open_it(tmp_path: Path) -> None:
+    """They cut off blanks at both ends and compose accents; the kernel would take it for another name."""
+    home = tmp_path / "caf\u00e9" / "gate-home"
+    home.mkdir(parents=True)
+    own = OwnFiles([home])
+    for path in (f" {home}/config.toml", f"{home} ", f"\ufeff\u00a0{home}/x\t", str(home).replace("\u00e9", "e\u0301")):
+        assert own.refusal(call("Read", str(tmp_path), file_path=path)), path
+    for above in (f" {home.parent}", f"{home.parent}\n"):
+        assert own.reached_by(call("Grep", "/srv", pattern="x", path=above)), above
+    assert not own.refusal(call("Read", str(tmp_path), file_path=f"{tmp_path}/other "))
+
+
+def test_composing_takes_linear_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A name longer than any file's is left as it is: marks without end are put in order one by one."""
+    looked: list[int] = []
+    monkeypatch.setattr("unicodedata.normalize", lambda form, name: looked.append(len(name)) or name)
+    text = "/".join(["e" + "\u0301\u0327" * 5000, "e\u0301"])
+    OwnFiles([tmp_path]).refusal(call("WebFetch", str(tmp_path), url=text))
+    assert looked == [2]

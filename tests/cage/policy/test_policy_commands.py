@@ -204,12 +204,14 @@ GATED = {
         git fetch origin :x; git fetch origin +a:b; git fetch --multiple origin upstream; git pull origin +main
         git push origin -- x; git push -- origin; git fetch -- origin; git ls-remote https://x/y; git ls-remote .
         git clone https://x/y; git fetch --stdin; git push .; git fetch .; git push 'origin '; git push origin 'a b'
-        git push origin -x; git remote update; git fetch --recurse-submodules""",
+        git push origin -x; git remote update; git fetch --recurse-submodules
+        git remote -v update; git remote --verbose update origin; git remote -v prune origin""",
     "git that writes its settings": """git config a.b c; git config --add a.b c; git config --global a.b c
         git config --unset a.b; git config edit; git config a.b c; git config --file f -l; git config -f f -l
         git config --blob x -l; git config edit a.b; git config --unset-all a.b; git config set a.b c
         git config --get a b c; git config --list x y; git remote add a b; git remote set-url origin x
         git remote rm x; git remote show origin; git remote prune origin; git config --rename-section a b
+        git remote -v add x ext::y; git remote --verbose set-url origin x; git remote -v -v rm x
         git symbolic-ref HEAD refs/x; git update-index --add x; git update-ref a b; git worktree add ../x
         git worktree remove x; git worktree prune; git init; git submodule add x; git reflog expire --all
         git reflog drop --all; git reflog write x y

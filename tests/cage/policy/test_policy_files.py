@@ -52,7 +52,8 @@ GATED = """~/x; ~/.bashrc; ~/.ssh/authorized_keys; ~/.claude/settings.json; ~/.c
     ~/.cache/.wasm-pack/x; ~/.cache/mesa_shader_cache_db/x; ~/.cache/google-chrome/x; ~/.cache/rattler/cache/pkgs/x
     ~/projects/app/.agents/skills/x/run.sh; ~/projects/app/.pi/extensions/x.ts; ~/projects/app/.vim/coc-settings.json
     ~/projects/app/.dir-locals.el; ~/projects/app/.Renviron; ~/projects/app/.RData; ~/projects/.ghci
-    ~/projects/app/.hg/hgrc; ~/projects/app/.jj/repo/config.toml
+    ~/projects/app/.dir-locals-2.el; ~/projects/app/.sl/config; ~/projects/app/.hg/hgrc
+    ~/projects/app/.jj/repo/config.toml
     ~/.cache/pypoetry/virtualenvs/x; ~/projects/app/.exrc; ~/projects/app/.direnv/x; ~/projects/app/.zed/tasks.json"""
 
 
@@ -78,6 +79,8 @@ def test_writes_that_are_gated(tool: str, house: House) -> None:
         "~/projects/app/a.txt",
         "",
         " /tmp/x",
+        "/tmp/x ",
+        "/tmp/.envrc  ",
         "/tmp/x\0",
         "/tmp/x\ny",
         "/tmp/\x1b[2J",
@@ -156,6 +159,15 @@ def test_a_path_is_green_by_both_readings(house: House) -> None:
     )
     assert [house.write(path) for path in (struck_out, followed)] == ["gated", "gated"]
     assert house.write(house.projects / "link" / ".." / "x") == "green"
+
+
+def test_a_path_whose_accents_agents_compose(house: House) -> None:
+    """They write `é` for `e` and its accent, `K` for the sign of the unit: to the kernel other names, here links."""
+    for composed, spelled in (("caf\u00e9", "cafe\u0301"), ("K", "\u212a")):
+        assert house.write(house.repo / spelled) == house.write(house.repo / spelled / "x") == "green"
+        (house.repo / composed).symlink_to(house.outside / "x")
+        assert house.write(house.repo / spelled) == house.write(house.repo / spelled / "x") == "gated"
+    assert house.write(house.repo / "d" / ".." / "cafe\u0301") == "gated"
 
 
 def test_a_path_that_is_another_for_each_process(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

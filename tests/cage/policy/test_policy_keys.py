@@ -59,6 +59,9 @@ KEYS = {  # text: the keys, words joined by a blank
     "az network vnet subnet delete -g x -n y": ["az network vnet subnet delete"],
     "gcloud sql instances delete x": ["gcloud sql instances delete x"],
     "gcloud run services list --region=x --format=json": ["gcloud run services list"],
+    "gcloud sql instances list --format json": ["gcloud sql instances list"],
+    "gcloud compute instances list --zone x --quiet": ["gcloud compute instances list"],
+    "gcloud compute instances list --quiet --limit 5 --filter 'a=b c'": ["gcloud compute instances list"],
     "gcloud iam service-accounts keys create": ["gcloud iam service-accounts keys create"],
     "docker node rm x": ["docker node rm"],
     "docker secret ls": ["docker secret ls"],
@@ -71,6 +74,8 @@ KEYS = {  # text: the keys, words joined by a blank
     "brew services list": ["brew services list"],
     "dnf group install x": ["dnf group install"],
     "gh pr close 5": ["gh pr close"],
+    "gh pr list -d": ["gh pr list"],
+    "gh pr create -d": ["gh pr create"],
     "make": ["make"],
     "make build": ["make build"],
     "make -j4 build test": ["make build test"],
@@ -161,7 +166,7 @@ NO_KEY = {
         podman pod create x; podman container runlabel a b""",
     "packages that are files": """apt-get install ./x.deb; apt install /tmp/x.deb; dnf install x.rpm
         brew install ./x.rb; brew install x.rb; snap install x.snap; flatpak install x.flatpak
-        conda install x.conda; conda install --file=x
+        conda install x.conda; conda install --file=x; snap try x; flatpak install --bundle x
         mamba install --file x; apt-get install --solver=/tmp/x y; conda install ~/x""",
     "more options that carry": """apt-get update -o APT::Update::Pre-Invoke::=x; apt update --option=x
         apt-get install -c x y; gh repo clone a/b -- -u x; gh pr checkout 3""",
@@ -173,9 +178,11 @@ NO_KEY = {
     "commands for another machine": """az vm run-command invoke --scripts x; az aks command invoke -c x
         az containerapp exec -n x; az rest --method delete""",
     "a word of the command may stand behind an option": """gcloud sql instances --quiet delete x
-        gcloud sql --format json instances list; az network --x vnet delete; gcloud sql instances list --format json""",
+        gcloud sql --format json instances list; az network --x vnet delete; gcloud sql instances --format=json delete
+        gcloud sql instances --format json delete x; gcloud sql instances --quiet --format=json delete""",
     "more than was meant": """gh repo deploy-key add k; gh repo autolink create; gh skill install a/b
-        gh pr close 5 -d; gh pr close 5 --delete-branch; gh pr close 5 --delete; unzip -o x.zip; unzip x.zip
+        gh pr close 5 -d; gh pr close 5 --delete-branch; gh pr close 5 --delete; gh pr merge 5 -sd; unzip -o x.zip
+        unzip x.zip
         unzip -l x.zip; tar xf x.tar""",
     "what others publish, or nobody signed": """helm install x oci://a.example/b; helm upgrade x https://a.example/b.tgz
         helm install x y --repo https://a.example; kubectl apply -f https://a.example/x.yaml
@@ -183,6 +190,7 @@ NO_KEY = {
         brew tap homebrew/x git@a.example:x.git; brew tap homebrew/x directory; dnf copr enable evil/x
         dnf config-manager --add-repo https://a.example; flatpak remote-add x https://a.example
         helm repo add x https://a.example
+        dnf install https://a.example/x; flatpak install --from https://a.example/x
         apt-get install --allow-unauthenticated x; docker extension install x; docker mcp gateway run
         podman quadlet install x""",
     "calls that change, by a program that mostly reads": """gh api -X DELETE repos/a/b; gh api repos/a/b --method PUT
@@ -216,7 +224,8 @@ NO_KEY = {
         cargo build --config x; cargo --config x build; cargo +nightly build; cargo build -Zx; go build -toolexec=x
         go test -exec x; go test --exec=x; go vet -vettool=x; go run example.com/x@latest -exec y; make -f x
         make -C x; make SHELL=x; make --eval=x; make build CC=x; make -fx; make 'a b'; sort -o x a; sort -ox a
-        sort --output=x a; sort --out x; sort --compress-prog=x; sort -uo x; rg --pre x y; rg --pre=x y
+        sort --output=x a; sort --out x; sort --o=x a; cp a --t=x; sort --compress-prog=x
+        sort -uo x; rg --pre x y; rg --pre=x y
         rg --hostname-bin x; uniq a b; hostname x; curl -K x; curl -sKx y; curl --config x; wget --use-askpass=x
         date -s x; date --set=x; ss -K; kubectl get --kubeconfig=x; helm --post-renderer x install
         helm install --post-renderer=x; terraform -chdir=x plan; terraform plan -chdir=x; mvn test -Dx=y

@@ -251,6 +251,53 @@ def module_not_checked_out(house: House) -> None:
     git(house.repo, "config", "submodule.deep/evil.url", "../elsewhere")
 
 
+def submodule_in_a_block(house: House) -> None:
+    """Git's threads read the entries where the extension IEOT says, here at an odd place behind the ordinary ones."""
+    submodule_in_index(house)
+    git(house.repo, "config", "index.threads", "4")
+    header = b"DIRC\0\0\0\2\0\0\0\1"
+    body = header + entry(house, b"a.txt")
+    hidden = extension(b"YYYY", b"pad.." + entry(house, b"sub", mode=0o160000))
+    blocks = b"\0\0\0\1" + block(len(body) + 8 + 5)
+    listed = hidden + extension(b"IEOT", blocks)
+    sizes = [(b"YYYY", len(hidden) - 8), (b"IEOT", len(blocks))]
+    (house.repo / ".git" / "index").write_bytes(read_by_threads(body + listed, sizes, len(body)))
+
+
+def in_the_index(house: House, name: str, text: str) -> None:
+    """An executable file that is committed, and not there until git writes it."""
+    (house.repo / name).parent.mkdir(parents=True, exist_ok=True)
+    (house.repo / name).write_text(text)
+    (house.repo / name).chmod(0o755)
+    git(house.repo, "add", name)
+    git(house.repo, "commit", "-q", "-m", name)
+    (house.repo / name).unlink()
+
+
+def tree_in_git_directory(house: House) -> None:
+    """What git writes to its working tree are its own hooks."""
+    in_the_index(house, "hooks/post-checkout", Path(payload(house)).read_text())
+    git(house.repo, "config", "core.worktree", ".")
+
+
+def git_directory_in_tree(house: House) -> None:
+    in_the_index(house, "meta/hooks/post-checkout", Path(payload(house)).read_text())
+    shutil.rmtree(house.repo / "meta")
+    (house.repo / ".git").rename(house.repo / "meta")
+    (house.repo / ".git").write_text("gitdir: meta\n")
+
+
+def git_directory_of_submodule_in_tree(house: House) -> None:
+    """A first command writes the submodule's settings, a second one enters it."""
+    inner = make_repository(house.repo / "sub")
+    clean = (inner / ".git" / "config").read_text()
+    git(house.repo, "add", "sub")
+    in_the_index(house, "meta/config", clean + f"[core]\n\tfsmonitor = {payload(house)}\n")
+    (house.repo / "meta").rmdir()
+    (inner / ".git").rename(house.repo / "meta")
+    (inner / ".git").write_text("gitdir: ../meta\n")
+
+
 def untracked_repository(house: House) -> None:
     evil_repository(house, house.repo / "sub")
 
@@ -366,6 +413,10 @@ PLANTS = {
     "submodule in the index": Plant(submodule_in_index, "git status"),
     "submodule in an index of version 4": Plant(submodule_in_index_4, "git status"),
     "submodule in a split index": Plant(submodule_in_split_index, "git status"),
+    "submodule in a block of the index": Plant(submodule_in_a_block, "git status"),
+    "working tree in the git directory": Plant(tree_in_git_directory, "git checkout -- ."),
+    "git directory in the working tree": Plant(git_directory_in_tree, "git checkout -- ."),
+    "git directory of a submodule in it": Plant(git_directory_of_submodule_in_tree, "git reset --hard && git status"),
     "submodule on another branch": Plant(submodule_on_branch, "git checkout other"),
     "submodule not checked out": Plant(module_not_checked_out, "git fetch origin"),
     "repository to be added": Plant(untracked_repository, "git add -A && git commit -m x && git status"),
@@ -1117,6 +1168,15 @@ def test_a_large_index_counts(house: House, monkeypatch: pytest.MonkeyPatch) -> 
     assert house.bash("git status") == "green"
 
 
+def test_looking_for_a_submodule_counts(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each place in the index that looks like one and is none."""
+    index = house.repo / ".git" / "index"
+    index.write_bytes(b"DIRC\0\0\0\2" + bytes(8) + b"\0\0\xe0\0\0\0\0\0" * 1000)
+    spent = Counting(monkeypatch)
+    assert house.bash("git status") == "green"
+    assert spent.directories > 500
+
+
 def test_a_way_through_proc_is_asked(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would be judged from the directory where the judging process happens to be."""
     monkeypatch.chdir(house.repo)
@@ -1267,11 +1327,13 @@ def read_by_threads(body: bytes, extensions: list[tuple[bytes, int]], start: int
     return sealed(body + extension(b"EOIE", start.to_bytes(4, "big") + hashlib.sha1(headers).digest()))
 
 
-def entry(house: House, name: bytes, length: int = 0, first: bytes = bytes(24), strip: bytes = b"") -> bytes:
+def entry(
+    house: House, name: bytes, length: int = 0, first: bytes = bytes(24), strip: bytes = b"", mode: int = 0o100644
+) -> bytes:
     """An entry of a.txt by this name; in version 4 `strip` says how much of the name before is dropped."""
-    mode, size, blob = (0o100644).to_bytes(4, "big"), (2).to_bytes(4, "big"), git(house.repo, "rev-parse", ":a.txt")
+    size, blob = (2).to_bytes(4, "big"), git(house.repo, "rev-parse", ":a.txt")
     told = (length or len(name)).to_bytes(2, "big")
-    found = first + mode + bytes(8) + size + bytes.fromhex(blob.strip()) + told + strip + name
+    found = first + mode.to_bytes(4, "big") + bytes(8) + size + bytes.fromhex(blob.strip()) + told + strip + name
     return found + (b"\0" if strip else bytes((len(found) + 8) // 8 * 8 - len(found)))
 
 
