@@ -72,6 +72,10 @@ def settled(request: Request, hint: str = "") -> Answer:
                 f"Nobody could be asked, so it did not run (request {request.id}): {request.reason} "
                 "This is not a refusal; tell the person who runs slack-gate."
             )
+        case State.NOT_RUN:
+            return deny(
+                f"It was approved by {who}, and it did not run (request {request.id}). {request.reason}".rstrip()
+            )
         case State.RUNNING | State.FINISHED | State.LOST:
             return deny(f"This call was carried out already; an approval counts once (request {request.id}).")
         case _:

@@ -15,8 +15,7 @@ def outcome_of(request: Request) -> str:
     match request.state:
         case State.APPROVED:
             changed = " with a change" if request.edited is not None else ""
-            said = f"Approved{changed}{', in the cage only,' if request.caged else ''} by {who} {after}"
-            return said if request.lifted_at is None else f"{said}, and that could not be recorded: it did not run"
+            return f"Approved{changed}{', in the cage only,' if request.caged else ''} by {who} {after}"
         case State.DENIED:
             return f"Denied by {who} {after}{reason}"
         case State.EXPIRED:
@@ -27,6 +26,8 @@ def outcome_of(request: Request) -> str:
             return f"Could not be asked: given up {after}. It did not run.{reason}"
         case State.LOST:
             return f"Approved by {who} {after}. Outcome unknown: it may have run."
+        case State.NOT_RUN:
+            return f"Approved by {who} {after}. It did not run.{reason}"
         case state:
             return f"{state.value.capitalize()}, approved by {who} {after}"
 
@@ -66,8 +67,8 @@ def _ended(request: Request | None) -> str:
         return "it has ended."
     who = request.decided_name or request.decided_by
     match request.state:
-        case State.APPROVED if request.lifted_at is not None:
-            return f"{who} approved it, and that could not be recorded, so it did not run."
+        case State.NOT_RUN:
+            return f"{who} approved it, and it did not run. {one_line(request.reason, 600)}".rstrip()
         case State.APPROVED | State.RUNNING | State.FINISHED | State.LOST:
             return f"{who} approved it."
         case State.DENIED:

@@ -22,6 +22,7 @@ class State(StrEnum):
     RUNNING = "running"
     FINISHED = "finished"
     LOST = "lost"
+    NOT_RUN = "not-run"
 
 
 # From each state, where it may go. The store's CHECKs and conditional UPDATEs hold the same table.
@@ -29,8 +30,8 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
     State.PENDING: frozenset(
         {State.APPROVED, State.DENIED, State.EXPIRED, State.CANCELLED, State.UNDELIVERABLE},
     ),
-    State.APPROVED: frozenset({State.RUNNING}),
-    State.RUNNING: frozenset({State.FINISHED, State.LOST}),
+    State.APPROVED: frozenset({State.RUNNING, State.NOT_RUN}),
+    State.RUNNING: frozenset({State.FINISHED, State.LOST, State.NOT_RUN}),
     **{
         end: frozenset()
         for end in (
@@ -40,6 +41,7 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
             State.UNDELIVERABLE,
             State.FINISHED,
             State.LOST,
+            State.NOT_RUN,
         )
     },
 }
@@ -76,7 +78,7 @@ class Request:
     via: str = ""  # how the log names what decided it: `human-slack`, `allowlist`, `timeout`
     chain: str = field(default="", compare=False)  # the log that it stands in, among those of a fleet: its home's
     form: str = ""  # what a denial of it is remembered by in its session
-    lifted_at: float | None = None  # a denial taken back, or an approval that could not be recorded
+    lifted_at: float | None = None  # when a denial was taken back
     quorum: int = 1  # people who must approve
     latest_at: float = 0.0  # how far `expires_at` can be moved: until then its client can wait
     votes: tuple[tuple[str, str], ...] = ()  # user and name of those who approved so far

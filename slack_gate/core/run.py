@@ -16,7 +16,8 @@ class Result:
     """How one run ended. `exit_code` is None when there is none or it is not known: never 0 by default.
 
     `stdout` and `stderr` are bytes, bounded, with what was cut said inside. `code` and `error` name a fault of the
-    executor, never of the command. `known` is False when the command may have run and nobody can say how it ended.
+    executor, never of the command. `known` is False when the command may have run and nobody can say how it ended,
+    `started` when it is sure that nothing ran.
     """
 
     exit_code: int | None
@@ -27,6 +28,7 @@ class Result:
     code: str | None = None
     error: str | None = None
     known: bool = True
+    started: bool = True
 
 
 def printable(output: bytes) -> str:
@@ -41,7 +43,7 @@ def unknown(error: str, code: str | None = None) -> Result:
 
 def not_started(error: str, code: str | None = None) -> Result:
     """The executor is sure that nothing ran."""
-    return Result(None, code=code or NOT_STARTED, error=error)
+    return Result(None, code=code or NOT_STARTED, error=error, started=False)
 
 
 @dataclass(frozen=True, slots=True)

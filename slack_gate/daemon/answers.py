@@ -54,8 +54,6 @@ class Answers(Ground):
     def _is_unrecorded(self, row: Request) -> bool:
         """Whether a person was told that this decision was none: the log may have failed, and been mended, while this
         waited. One that came later, here or on another daemon, is not that one."""
-        if row.state is State.APPROVED and row.lifted_at is not None:
-            return True
         failed_at = self._unrecorded.get(row.id)
         if failed_at is None:
             return False

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -33,6 +33,7 @@ log = structlog.get_logger()
 _ONCE = (
     "This was run before, or it was approved before slack-gate was started again; an approval counts once. Ask anew."
 )
+_ANEW = "Tell the person who runs slack-gate; ask anew once that is mended."
 _UNMASKED = "[not kept: it could not be masked in time]"
 
 
@@ -101,21 +102,22 @@ class Runs:
         self._clock = clock
         self._ahead = ahead
         self._running: set[_Running] = set()
-        self._unfiled: dict[str, Result] = {}  # by run: how it ended, which could not be put on file yet
+        self._unfiled: dict[tuple[str, str], Result] = {}  # by request and run: how it ended, which is not on file yet
 
     async def resume(self, home: str) -> None:
-        """At the start: what ran when the daemon died is lost, and people are told."""
+        """At the start: what ran when the daemon died is lost, what was about to is not run, and people are told."""
         self._gate.ended(await self._store.lost(home, self._clock()))
 
     async def file(self) -> None:
-        """Ends that could not be put on file at their time; where it was the start that could not, there may be no run.
-
-        Raises StoreError.
-        """
-        for run, result in list(self._unfiled.items()):
+        """Ends that are not on file yet. Raises StoreError."""
+        for (request, run), result in list(self._unfiled.items()):
             with suppress(LogError):  # it is in the database, and its line waits with those that the file lacks
-                await self._finished(run, result)
-            del self._unfiled[run]
+                if result.started:
+                    await self._finished(run, result)
+                else:
+                    ended = await self._store.not_run(request, run, result, self._clock())
+                    self._gate.ended([ended] if ended else [])
+            del self._unfiled[request, run]
 
     async def close(self) -> None:
         """Ends what runs; what cannot be ended in time is lost."""
@@ -168,8 +170,11 @@ class Runs:
         event = self._gate.placed(event)
         place = self._ahead(event)
         try:
-            with self._started_if_filed(caller.nonce):
+            try:
                 filed = await self._gate.submit(event, caller)
+            except GateError as error:
+                self._not_run("", _unstarted(error), caller.nonce)  # as one that needs no asking it may be on file
+                raise
             if isinstance(filed, Request) and filed.state is State.RUNNING:
                 used, place = place, None
                 return await self._carried_out(filed, event, filed.nonce, stop, watch, used)
@@ -180,9 +185,15 @@ class Runs:
             return Ran("gate", message=filed.reason)
         if filed.state is State.PENDING:
             watch.asked(filed)
-        answer = await self._answer(filed, event, stop)
+        try:
+            answer = await self._answer(filed, event, stop)
+        except GateError as error:
+            self._not_run(filed.id, _unstarted(error))
+            raise
         if answer.ruling is not Ruling.ALLOW:
             row = await self._store.request(filed.id)
+            if row is not None and row.state is State.APPROVED:
+                self._not_run(filed.id, answer.reason)
             return Ran((row or filed).via or "gate", filed.id, message=answer.reason)
         if answer.command is not None:  # the approver changed it
             event = replace(event, tool_input={**event.tool_input, "command": answer.command})
@@ -205,23 +216,23 @@ class Runs:
 
     async def _claimed(self, request: str, event: ToolEvent, stop: asyncio.Event, watch: Watch) -> Ran:
         if stop.is_set():
-            return Ran("gate", request, message="Whoever asked is gone, so it did not run.")
+            self._not_run(request, why := "Whoever asked is gone, so it did not run.")
+            return Ran("gate", request, message=why)
         run = new_run()
-        with self._started_if_filed(run):
+        try:
             claimed = await self._store.claimed(request, run, event.executor or "", self._clock())
+        except GateError as error:
+            log.error("an approved run was not started", request=request, error=str(error))
+            self._not_run(request, why := _unstarted(error), run)
+            return Ran("gate", request, message=f"It was approved, and it did not run. {why} {_ANEW}")
         if claimed is None:
             return Ran("gate", request, message=_ONCE)
         self._gate.ended([claimed])
         return await self._carried_out(claimed, event, run, stop, watch)
 
-    @contextmanager
-    def _started_if_filed(self, run: str) -> Iterator[None]:
-        """Around what files the start of this run: where that fails it does not start, though it may be on file."""
-        try:
-            yield
-        except GateError:
-            self._unfiled[run] = not_started("Its start could not be recorded, so it did not run.")
-            raise
+    def _not_run(self, request: str, why: str, run: str = "") -> None:
+        """What was approved, or whose start may be on file, is not run: so it will stand on file."""
+        self._unfiled[request, run] = not_started(why)
 
     async def _carried_out(
         self,
@@ -253,7 +264,7 @@ class Runs:
             await self._finished(run, result)
         except GateError as error:  # it ran, and no record says how it ended
             log.error("the end of a run could not be recorded", request=request.id, error=str(error))
-            result = self._unfiled[run] = unknown(f"It ran, and its end could not be recorded. {error}")
+            result = self._unfiled[request.id, run] = unknown(f"It ran, and its end could not be recorded. {error}")
         return Ran(request.via, request.id, result)
 
     async def _finished(self, run: str, result: Result) -> None:
@@ -264,6 +275,10 @@ class Runs:
             shown = _UNMASKED, _UNMASKED
         ended = await self._store.finished(run, result, *shown, self._clock())
         self._gate.ended([ended] if ended else [])
+
+
+def _unstarted(error: GateError) -> str:
+    return f"Its start could not be recorded. {error}"
 
 
 def new_run() -> str:

@@ -54,7 +54,7 @@ def _ended(note: Note, run: Carried) -> tuple[Picture, list[File]]:
         if text:
             blocks += _output(name, text)
             files += [] if _short(visible(text)) else [File(f"Whole {name}", visible(text))]
-    if not run.stdout and not run.stderr:
+    if not run.stdout and not run.stderr and note.request.state is not State.NOT_RUN:
         blocks.append(context(plain("It printed nothing.")))
     blocks.append(context(clock(run.ended_at or run.started_at)))
     return Picture(escaped(f"{said.splitlines()[0]} {summary(note.request, 100)}"), blocks), files
@@ -63,6 +63,8 @@ def _ended(note: Note, run: Carried) -> tuple[Picture, list[File]]:
 def _how(note: Note, run: Carried) -> str:
     after = f"after {duration((run.ended_at or run.started_at) - run.started_at)}"
     error = f"\n{one_line(run.error, MAX_ERROR)}" if run.error else ""
+    if note.request.state is State.NOT_RUN:
+        return f"It did not run.{error}"
     if note.request.state is State.LOST:
         return f"Outcome unknown {after}: it may have run, and is not started again.{error}"
     if run.timed_out:

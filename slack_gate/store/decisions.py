@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, bindparam, delete, insert, select, update
+from sqlalchemy import Row, bindparam, delete, insert, select, update
 
 from cage.cage_policy import FILE_TOOLS
-from slack_gate.core.ports import Click, Verdict
+from slack_gate.core.ports import Click, Entry, Verdict
 from slack_gate.core.request import BY_RULES, BY_SLACK, ON_HOME, Choice, Decision, Request, State
 from slack_gate.core.rules import Key
-from slack_gate.store.ends import decision_of, end
+from slack_gate.store.ends import decision_of, end, moved, redraw
 from slack_gate.store.ledger import Ledger
 from slack_gate.store.questions import changed, denied_before
 from slack_gate.store.rows import as_request, entry_of
@@ -96,8 +96,10 @@ class Decisions(Ledger):
             if (row := tx.one(requests, of_it & (requests.c.state == State.PENDING))) is not None:
                 return _uncounted(tx, as_request(row), decision)
             decided = (requests.c.decided_by == (decision.user or decision.by)) & (requests.c.decided_at == filed_at)
-            approved = of_it & (requests.c.state == State.APPROVED) & decided
-            if _taken_back(tx, approved, "unrecorded", decision.by, decision.user) is not None:
+            approved = of_it & decided & (requests.c.state == State.APPROVED)
+            if (undone := moved(tx, approved, State.NOT_RUN, "The approval could not be recorded.")) is not None:
+                tx.log(_unrecorded(undone, decision, tx.now), undone.chain)
+            if tx.one(requests, of_it & decided & (requests.c.state == State.NOT_RUN)) is not None:
                 revoke_saved(tx, decision, filed_at)
 
         await self.transact(work, now)
@@ -132,8 +134,15 @@ class Decisions(Ledger):
         """A denial is taken back: the same may be asked again in its session. None when there is none."""
 
         def work(tx: Transaction) -> Request | None:
-            denied = (requests.c.id == request) & (requests.c.state == State.DENIED)
-            return _taken_back(tx, denied, "lifted", by, user)
+            denied = (requests.c.id == request) & (requests.c.state == State.DENIED) & requests.c.lifted_at.is_(None)
+            query = update(requests).where(denied).values(lifted_at=tx.now, revision=requests.c.revision + 1)
+            row = tx.connection.execute(query.returning(requests)).first()
+            if row is None:
+                return None
+            found = as_request(row)
+            redraw(tx, found.id)
+            tx.log(replace(entry_of(found, by, tx.now, user), decision="lifted", reason=None), found.chain)
+            return found
 
         return await self.transact(work, now)
 
@@ -161,26 +170,16 @@ def _counted(tx: Transaction, request: Request, decision: Decision) -> Request |
     return changed(tx, request, entry, votes=json.dumps(list(votes.items())))
 
 
-def _taken_back(tx: Transaction, decided: ColumnElement[bool], word: str, by: str, user: str) -> Request | None:
-    """What was decided counts no more, and its cards are drawn anew; None where that was so, or it is not there."""
-    still = decided & requests.c.lifted_at.is_(None)
-    query = update(requests).where(still).values(lifted_at=tx.now, revision=requests.c.revision + 1)
-    row = tx.connection.execute(query.returning(requests)).first()
-    if row is None:
-        return None
-    found = as_request(row)
-    tx.connection.execute(update(cards).where(cards.c.request == found.id).values(drawn="", due_at=0.0))
-    tx.log(replace(entry_of(found, by, tx.now, user), decision=word, reason=None), found.chain)
-    return found
-
-
 def _uncounted(tx: Transaction, request: Request, decision: Decision) -> None:
     """Without this person's approval, where it is one of several."""
     voter = decision.user if decision.by == BY_SLACK else _NAMELESS
     votes = [vote for vote in request.votes if vote[0] != voter]
     if len(votes) < len(request.votes):
-        entry = replace(entry_of(request, decision.by, tx.now, decision.user), decision="unrecorded")
-        changed(tx, request, entry, votes=json.dumps(votes))
+        changed(tx, request, _unrecorded(request, decision, tx.now), votes=json.dumps(votes))
+
+
+def _unrecorded(request: Request, decision: Decision, now: float) -> Entry:
+    return replace(entry_of(request, decision.by, now, decision.user), decision="unrecorded", reason=None)
 
 
 def _refusal(row: Row[*tuple[Any, ...]], request: Request, decision: Decision) -> Verdict | None:

@@ -8,13 +8,13 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Double, Update, bindparam, select, true, update
+from sqlalchemy import ColumnElement, Double, Update, bindparam, case, select, true, update
 
 from slack_gate.core.request import Choice, Decision, Request, State, may
 from slack_gate.core.secrets import mask, mask_value
 from slack_gate.store.ledger import Ledger
 from slack_gate.store.rows import as_request, entry_of
-from slack_gate.store.tables import requests
+from slack_gate.store.tables import cards, requests
 from slack_gate.store.transaction import SERVERS_TIME, Transaction
 
 _SET_AT_THE_END = (
@@ -109,6 +109,24 @@ def _ending(state: State, in_time: bool, shared: bool) -> Update:
     if in_time:
         query = query.where(requests.c.expires_at > (SERVERS_TIME if shared else bindparam("moment", type_=Double)))
     return query.returning(requests)
+
+
+def moved(tx: Transaction, which: ColumnElement[bool], state: State, reason: str | None = None) -> Request | None:
+    """A step after the decision: only from where the table of transitions allows it. `which` is of one request."""
+    values = {"state": state} if reason is None else {"state": state, "reason": mask(reason)}
+    start = requests.c.state.in_([start for start in State if may(start, state)])
+    row = tx.connection.execute(update(requests).where(which, start).values(**values).returning(requests)).first()
+    if row is None:
+        return None
+    if state is State.NOT_RUN:  # its cards may have said for long that it was approved
+        redraw(tx, row.id)
+    return as_request(row)
+
+
+def redraw(tx: Transaction, request: str) -> None:
+    """Its cards are drawn anew, however long ago it ended; one that is being drawn, after that."""
+    due_at = case((cards.c.drawer == "", 0.0), else_=cards.c.due_at)
+    tx.connection.execute(update(cards).where(cards.c.request == request).values(drawn="", due_at=due_at))
 
 
 def decision_of(by: str, reason: str) -> Decision:

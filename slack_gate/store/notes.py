@@ -51,7 +51,8 @@ class Notes:
     async def of_runs(self, wanted: Collection[str]) -> list[Note]:
         """What was not said yet about the runs of these requests."""
         found = await self._found(requests.c.id.in_(wanted)) if wanted else []
-        due = [_note(STARTED, row) for row in found if row.started_at is not None]
+        started = [row for row in found if row.started_at is not None]
+        due = [_note(STARTED, row) for row in started if row.state != State.NOT_RUN]
         due += [_note(ENDED, row) for row in found if row.ended_at is not None]
         return await self._unsaid(due)
 

@@ -8,11 +8,12 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, insert, select, update
 
-from slack_gate.core.request import Request, State, may
-from slack_gate.core.run import Result, unknown
+from slack_gate.core.event import RUNS
+from slack_gate.core.request import Request, State
+from slack_gate.core.run import Result, not_started, unknown
 from slack_gate.core.secrets import mask
 from slack_gate.errors import RuleGone, StoreError
-from slack_gate.store.ends import decision_of, end
+from slack_gate.store.ends import decision_of, end, moved
 from slack_gate.store.ledger import Ledger
 from slack_gate.store.questions import same_call
 from slack_gate.store.rows import as_request, columns_of, entry_of
@@ -20,9 +21,11 @@ from slack_gate.store.rules import count_use
 from slack_gate.store.tables import requests, runs
 from slack_gate.store.transaction import Transaction
 
+_STOPPED = not_started("slack-gate stopped before it was started.")
+
 
 class Runs(Ledger):
-    """From approved to running, and to finished or lost."""
+    """From approved to running, and to an end: finished, lost, or not run at all."""
 
     async def admitted(self, request: Request, run: str, executor: str, used: Sequence[str] = ()) -> Request:
         """Files a request that needs no asking as running; `request.via` says what let it, `used` are the rules of
@@ -55,10 +58,25 @@ class Runs(Ledger):
 
         return await self.transact(work, now)
 
-    async def lost(self, home: str, now: float) -> list[Request]:
-        """After a start: what ran when this home's daemon died. It is never run again."""
+    async def not_run(self, request: str, run: str, result: Result, now: float) -> Request | None:
+        """What was approved, or filed as this run, was not started; None when neither stands so on file."""
 
-        return await self.transact(lambda tx: lose(tx, runs.c.home == home), now)
+        def work(tx: Transaction) -> Request | None:
+            row = tx.one(runs, (runs.c.id == run) & runs.c.ended_at.is_(None))
+            return _not_run(tx, request, result) if row is None else _finish(tx, row, result)
+
+        return await self.transact(work, now)
+
+    async def lost(self, home: str, now: float) -> list[Request]:
+        """After a start: what ran when this home's daemon died, and what it was about to. Neither is run again."""
+        mine = (requests.c.home == home) & (requests.c.state == State.APPROVED)
+        approved = select(requests.c.id).where(mine, requests.c.tool.in_(RUNS.values()))
+
+        def work(tx: Transaction) -> list[Request]:
+            late = [_not_run(tx, request, _STOPPED) for request in tx.connection.execute(approved).scalars().all()]
+            return [*filter(None, late), *lose(tx, runs.c.home == home)]
+
+        return await self.transact(work, now)
 
 
 def lose(tx: Transaction, condition: ColumnElement[bool]) -> list[Request]:
@@ -71,10 +89,9 @@ def lose(tx: Transaction, condition: ColumnElement[bool]) -> list[Request]:
 
 def _start(tx: Transaction, request: str, run: str, executor: str) -> Request | None:
     """Approved to running, and the run's row: one conditional UPDATE and one unique row, so it happens once."""
-    row = _moved(tx, request, State.RUNNING)
-    if row is None:
+    started = moved(tx, requests.c.id == request, State.RUNNING)
+    if started is None:
         return None
-    started = as_request(row)
     values = {"id": run, "request": request, "home": started.home, "executor": executor, "started_at": tx.now}
     tx.connection.execute(insert(runs).values(**values))
     tx.log(entry_of(started, started.via, tx.now), started.chain)
@@ -84,8 +101,9 @@ def _start(tx: Transaction, request: str, run: str, executor: str) -> Request | 
 def _finish(
     tx: Transaction, run: Row[*tuple[Any, ...]], result: Result, stdout: str = "", stderr: str = ""
 ) -> Request | None:
-    row = _moved(tx, run.request, State.FINISHED if result.known else State.LOST)
-    if row is None:
+    state = State.NOT_RUN if not result.started else State.FINISHED if result.known else State.LOST
+    ended = moved(tx, requests.c.id == run.request, state, None if result.started else result.error)
+    if ended is None:
         return None
     values = {
         "ended_at": tx.now,
@@ -98,19 +116,14 @@ def _finish(
         "stderr": stderr,
     }
     tx.connection.execute(update(runs).where(runs.c.id == run.id).values(**values))
-    ended = as_request(row)
     entry = entry_of(ended, ended.via, tx.now)
     tx.log(replace(entry, reason=result.error, command_id=result.command_id, exit_code=result.exit_code), ended.chain)
     return ended
 
 
-def _moved(tx: Transaction, request: str, state: State) -> Row[*tuple[Any, ...]] | None:
-    """A step after the decision: only from where the table of transitions allows it."""
-    query = (
-        update(requests)
-        .where(requests.c.id == request)
-        .where(requests.c.state.in_([start for start in State if may(start, state)]))
-        .values(state=state)
-        .returning(requests)
-    )
-    return tx.connection.execute(query).first()
+def _not_run(tx: Transaction, request: str, result: Result) -> Request | None:
+    approved = (requests.c.id == request) & (requests.c.state == State.APPROVED)
+    ended = moved(tx, approved, State.NOT_RUN, result.error)
+    if ended is not None:
+        tx.log(entry_of(ended, ended.via, tx.now), ended.chain)
+    return ended

@@ -10,7 +10,7 @@ from slack_gate.errors import StoreError
 from slack_gate.store.database import Database
 from slack_gate.store.tables import SCHEMA_VERSION, about
 
-HEAD = "0008"  # the newest migration
+HEAD = "0009"  # the newest migration
 FIRST = "0001"
 _PLACE = Path(__file__).with_name("migrations")
 _KNOWN = tuple(f"{number:04}" for number in range(1, int(HEAD) + 1))

@@ -1,6 +1,7 @@
 """The tables. States move only as core/request.py says; the CHECKs and indexes below hold the same rules again.
 
-requests   pending → approved | denied | expired | cancelled | undeliverable; approved → running → finished | lost
+requests   pending → approved | denied | expired | cancelled | undeliverable; approved → running → finished | lost;
+           approved or running → not-run
 runs       one row a request that the gate carries out itself: written before anything starts, never twice
 cards      one row an approver; `drawn` is the state last shown there: unlike the request's, it is work for the outbox
 notes      what was said in a card's thread: written before it is said, never twice
@@ -37,7 +38,7 @@ from sqlalchemy import (
 
 from slack_gate.core.request import State
 
-SCHEMA_VERSION = 2  # `about.schema` up to which this program understands a database
+SCHEMA_VERSION = 3  # `about.schema` up to which this program understands a database
 
 
 class Shown(TypeDecorator[str]):
@@ -92,8 +93,7 @@ requests = Table(
     Column("chain", Text, nullable=False, default="", server_default=""),  # the log that it stands in: its home's
     # What a denial is remembered by in its session: the SHA-256 of what would run, whatever the agent says of it.
     Column("form", Text, nullable=False, default="", server_default=""),
-    # A denial that an approver took back: the same may be asked again. An approval that was not recorded: it is none.
-    Column("lifted_at", Double),
+    Column("lifted_at", Double),  # a denial that an approver took back: the same may be asked again
     Column("quorum", Integer, nullable=False, default=1, server_default="1"),  # how many people must approve
     Column("latest_at", Double, nullable=False, default=0.0, server_default="0"),  # until when its client can wait
     Column("votes", Shown, nullable=False, default="[]", server_default="[]"),  # JSON: [user, name] of who approved

@@ -62,10 +62,10 @@ async def test_nor_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         answer = await d.gate.wait(again.id, event)
         assert answer.ruling is Ruling.DENY and "could not be recorded" in answer.reason
         row = await d.store.request(request.id)
-        assert row is not None and outcome_of(row).endswith("and that could not be recorded: it did not run")
+        assert row is not None and outcome_of(row).endswith("It did not run.\nThe approval could not be recorded.")
         click = await d.click(request)  # Slack brings it again
-        assert "could not be recorded, so it did not run" in sentence(click)
-        assert d.decisions() == ["pending", "approved", "unrecorded", "refused", "click-ended"]
+        assert "it did not run. The approval could not be recorded." in sentence(click)
+        assert d.decisions() == ["pending", "approved", "unrecorded", "click-ended"]
 
 
 async def test_nothing_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ async def test_the_card_says_so(tmp_path: Path) -> None:
         log.mkdir()  # no line can be written
         await h.press(card, "Approve")
         assert (await h.ended(hook)).decision == "deny"
-        await card.wait_for_update(lambda version: "that could not be recorded: it did not run" in version.plain())
+        await card.wait_for_update(lambda version: "The approval could not be recorded." in version.plain())
         log.rmdir()
         aside.rename(log)
         assert (await h.bash("sbox true")).decision == "allow"

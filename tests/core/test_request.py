@@ -77,7 +77,7 @@ def test_an_approval_allows_and_names_who() -> None:
 
 
 def test_each_end_has_words_of_its_own() -> None:
-    ends = (State.DENIED, State.EXPIRED, State.CANCELLED, State.UNDELIVERABLE)
+    ends = (State.DENIED, State.EXPIRED, State.CANCELLED, State.UNDELIVERABLE, State.NOT_RUN)
     answers = [settled(_ended(end)) for end in ends]
     assert all(answer.ruling is Ruling.DENY and answer.reason for answer in answers)
     assert len({answer.reason for answer in answers}) == len(ends)

@@ -46,6 +46,7 @@ WORDS = {
     State.APPROVED: "Approved",
     State.FINISHED: "pproved",
     State.LOST: "pproved",
+    State.NOT_RUN: "did not run",
     State.DENIED: "Denied",
     State.CANCELLED: "Withdrawn",
     State.EXPIRED: "xpired",

@@ -23,6 +23,7 @@ from slack_gate.core.run import UNKNOWN, Ran, Result
 from slack_gate.daemon import apart
 from slack_gate.daemon.house import Caller
 from slack_gate.daemon.runs import Runs
+from slack_gate.errors import LogError
 from slack_gate.executors.cage import Cage
 from slack_gate.store.tables import runs as runs_table
 from tests.daemon.desk import Desk, desk
@@ -221,6 +222,61 @@ async def test_the_caller_goes_before_the_answer(place: Place) -> None:
         await task
     assert await place.state(request.id) is State.CANCELLED
     assert (await place.d.click(request)).verdict is Verdict.ENDED
+
+
+async def test_what_was_approved_and_is_not_released_did_not_run(place: Place) -> None:
+    (place.zone / "make.sh").write_text("echo one\n")
+    task, request = await place.asking("sh make.sh")
+    (place.zone / "make.sh").write_text("echo two\n")
+    await place.d.click(request)
+    ran = await task
+    assert ran.result is None and "has changed since" in ran.message
+    await place.runs.file()
+    row = await place.d.store.request(request.id)
+    assert row is not None and (row.state, "has changed since" in row.reason) == (State.NOT_RUN, True)
+    assert place.d.decisions()[-2:] == ["refused", "not-run"]
+
+
+async def test_what_was_approved_and_cannot_be_told_did_not_run(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def failing(*arguments: Any) -> Answer:
+        raise LogError("The log cannot be written.")
+
+    monkeypatch.setattr(place.d.gate, "wait", failing)
+    with pytest.raises(LogError):
+        await place.ask("make test")
+    request = place.watch.requests.get_nowait()
+    await place.d.click(request)  # nobody waits for it any more
+    await place.runs.file()
+    assert await place.state(request.id) is State.NOT_RUN
+
+
+async def test_the_caller_goes_between_the_answer_and_the_run(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    wait = place.d.gate.wait
+
+    async def held(*arguments: Any) -> Answer:
+        answer = await wait(*arguments)
+        task.cancel()
+        [running] = place.runs._running
+        await running.stop.wait()
+        return answer
+
+    monkeypatch.setattr(place.d.gate, "wait", held)
+    task, request = await place.asking("make test")
+    await place.d.click(request)
+    await asyncio.gather(task, return_exceptions=True)
+    await place.runs.file()
+    assert await place.state(request.id) is State.NOT_RUN
+
+
+async def test_after_a_restart_what_was_approved_and_not_started_did_not_run(place: Place) -> None:
+    requests = [await place.d.asked(replace(place.event("make x"), call=f"c{number}")) for number in range(2)]
+    hooks = await place.d.asked(place.d.event("make x"))  # its agent runs that
+    for request in (*requests, hooks):
+        await place.d.click(request)
+    await place.d.store.claimed(requests[1].id, "run-1", "cage", place.d.clock())
+    await place.runs.resume("box:/run/gate.sock")
+    ends = [await place.state(request.id) for request in (*requests, hooks)]
+    assert ends == [State.NOT_RUN, State.LOST, State.APPROVED]
 
 
 async def test_the_caller_goes_while_it_runs(place: Place) -> None:

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from slack_gate.core.answer import Ruling, settled
 from slack_gate.core.event import RUNS, ToolEvent
+from slack_gate.core.outcome import outcome_of
 from slack_gate.core.request import State
 from slack_gate.core.run import NOT_STARTED, UNKNOWN, Ran, Result
 from slack_gate.daemon import sweeper
@@ -175,23 +177,43 @@ async def test_what_was_not_started_for_want_of_a_record_does_not_run_for_ever(p
         await place.ask()
     run = await place.ended()
     assert (run["code"], run["exit_code"], place.held.started.empty()) == (NOT_STARTED, None, True)
-    assert [row.state for row in await place.d.store.requests(9)] == [State.FINISHED]
+    assert [row.state for row in await place.d.store.requests(9)] == [State.NOT_RUN]
     journal.is_mended()
 
 
-async def test_an_approval_whose_claim_could_not_be_recorded_does_not_run_for_ever(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("fault", ["log", "database"])
+async def test_an_approval_whose_claim_could_not_be_recorded_is_told_as_not_run(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
+    """It is on file where the log alone fails, and is not where the database does."""
     event = ToolEvent("agent", "/run", "c1", RUNS["cage"], {"command": "make x"}, str(place.zone))
     request = await place.d.asked(event)
     await place.d.click(request)
     await place.d.answer()
-    Journal(tmp_path).breaks()
-    with pytest.raises(LogError):
-        await place.runs.approved(request.id, event, Unwatched())
-    run = await place.ended()
-    assert (run["code"], place.held.started.empty()) == (NOT_STARTED, True)
-    assert await place.d.state(request) is State.FINISHED
+    if fault == "log":
+        Journal(tmp_path).breaks()
+    else:
+        monkeypatch.setattr(place.d.store, "claimed", raising(StoreError("The database is away.", "See to it.")))
+    ran = await place.runs.approved(request.id, event, Unwatched())
+    assert (ran.result, ran.by, place.held.started.empty()) == (None, "gate", True)
+    assert "was approved, and it did not run. Its start could not be recorded. The " in ran.message
+    assert "Tell the person who runs slack-gate" in ran.message
+
+    async def not_run() -> bool:
+        return await place.d.state(request) is State.NOT_RUN
+
+    await until(not_run)
+    row = await place.d.store.request(request.id)
+    assert row is not None and "did not run.\nIts start could not be recorded. The " in outcome_of(row)
+    again = settled(row)  # the same call, sent again
+    assert again.ruling is Ruling.DENY and "did not run" in again.reason and "carried out" not in again.reason
+
+
+def raising(error: Exception) -> Callable[..., Awaitable[Any]]:
+    async def fails(*arguments: Any) -> Any:
+        raise error
+
+    return fails
 
 
 async def test_an_end_that_could_not_be_filed_is_filed_later(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,7 +163,8 @@ def test_when_a_reminder_is_due(over: float, name: str) -> None:
     ("state", "run", "words"),
     [
         (State.FINISHED, {"exit_code": 0}, "Ended with exit code 0 after 3 s."),
-        (State.FINISHED, {"exit_code": None, "error": "no cage"}, "Ended after 3 s without an exit code.\nno cage"),
+        (State.FINISHED, {"exit_code": None, "error": "odd"}, "Ended after 3 s without an exit code.\nodd"),
+        (State.NOT_RUN, {"exit_code": None, "error": "no cage"}, "It did not run.\nno cage"),
         (State.FINISHED, {"exit_code": 124, "timed_out": True}, "Timed out after 3 s and was ended."),
         (State.LOST, {"exit_code": None}, "Outcome unknown after 3 s: it may have run, and is not started again."),
         (State.FINISHED, {"exit_code": 0, "stdout": "\u202e<!channel>\x1b[2J" * 5000}, "<!channel>"),

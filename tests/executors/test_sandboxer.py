@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from slack_gate.core.run import NOT_STARTED, UNKNOWN, Result, printable
+from slack_gate.core.run import NOT_STARTED, UNKNOWN, Result, not_started, printable
 from slack_gate.executors import sandboxer
 from slack_gate.executors.output import MAX_PASSED
 from slack_gate.executors.sandboxer import Sandboxer
@@ -80,7 +80,7 @@ async def test_the_contract() -> None:
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422, 429])
 async def test_a_refusal_did_not_run_and_says_so_in_the_servers_words(status: int) -> None:
     async with api(answer(status, {"code": "SANDBOX_X", "error": "why not"})) as (server, executor):
-        assert await run(executor) == Result(None, code="SANDBOX_X", error="why not")
+        assert await run(executor) == not_started("why not", "SANDBOX_X")
     assert len(server.requests) == 1
 
 

@@ -458,6 +458,7 @@ def test_the_command_or_its_last_line_is_within_two_blocks_of_the_buttons() -> N
         (State.RUNNING, "Running, approved by Ana after 12 s"),
         (State.FINISHED, "Finished, approved by Ana after 12 s"),
         (State.LOST, "Approved by Ana after 12 s. Outcome unknown: it may have run."),
+        (State.NOT_RUN, "Approved by Ana after 12 s. It did not run.\nuse a branch"),
     ],
 )
 def test_an_end_says_who_and_when_and_keeps_what_was_asked(state: State, said: str) -> None:

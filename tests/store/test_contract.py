@@ -12,12 +12,15 @@ from typing import Any
 
 import pytest
 
+from slack_gate.core.notes import ENDED
 from slack_gate.core.ports import Entry, Verdict
 from slack_gate.core.request import Choice, Decision, State
 from slack_gate.core.rules import Key
+from slack_gate.core.run import not_started
 from slack_gate.errors import LogError, NotFound, StoreError
 from slack_gate.store.cards import GIVEN_UP, Cards, Drawing
 from slack_gate.store.log import verify
+from slack_gate.store.notes import Notes
 from tests.store.place import HOME, NOW, REQUEST, TOUCH, Place, click, submitted
 
 OVER = replace(REQUEST, created_at=NOW - 20, expires_at=NOW - 10)
@@ -66,9 +69,21 @@ async def test_an_approval_that_could_not_be_recorded_is_undone_once(place: Plac
         for _ in range(2):
             await store.undone(always, NOW + 1, NOW + 3)
         row = await store.request("SG-1")
-        assert row is not None and (row.state, row.lifted_at) == (State.APPROVED, NOW + 3)
+        assert row is not None and row.state is State.NOT_RUN
+        assert await store.claimed("SG-1", "run-1", "cage", NOW + 3) is None
         assert await store.rules() == []
     assert place.decisions() == ["pending", "approved", "unrecorded", "revoked"]
+
+
+async def test_the_thread_of_what_was_not_started_does_not_say_that_it_was(place: Place) -> None:
+    async with place.store() as store:
+        await submitted(store)
+        await store.decided(click(), (), (), NOW + 1)
+        assert await store.claimed("SG-1", "run-1", "cage", NOW + 2) is not None
+        assert await store.not_run("SG-1", "run-1", not_started("No cage starts here."), NOW + 3) is not None
+        told = await Notes(store.database, "slack", HOME).of_runs({"SG-1"})
+        assert [(note.name, note.run and note.run.error) for note in told] == [(ENDED, "No cage starts here.")]
+    assert place.decisions() == ["pending", "approved", "running", "not-run"]
 
 
 async def test_a_vote_that_could_not_be_recorded_is_not_counted(place: Place) -> None:

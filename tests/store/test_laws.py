@@ -86,6 +86,7 @@ async def test_every_move_that_the_table_does_not_name_is_refused(place: Place) 
         State.RUNNING: [State.APPROVED, State.RUNNING],
         State.FINISHED: [State.APPROVED, State.RUNNING, State.FINISHED],
         State.LOST: [State.APPROVED, State.RUNNING, State.LOST],
+        State.NOT_RUN: [State.APPROVED, State.NOT_RUN],
     }
 
     def moves(connection: Connection) -> list[tuple[State, State]]:

@@ -15,6 +15,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
 from slack_gate.core.ports import Entry
+from slack_gate.core.request import State
 from slack_gate.errors import StoreError
 from slack_gate.store import engines, schema
 from slack_gate.store.database import Database
@@ -55,7 +56,7 @@ OLD_CARD = {
 }
 OLD_RULE = {"id": "R-1", "tool": "Bash", "words": '["touch"]', "shown": "touch", "created_at": NOW}
 OLD_RULE |= {"created_by": "U0ANA", "request": "SG-0"}
-BACK = ["0005", "0003", "0002", "0001"]
+BACK = ["0008", "0005", "0003", "0002", "0001"]
 
 
 async def run(place: Place, *works: Callable[[Connection], Any]) -> Any:
@@ -121,6 +122,24 @@ async def test_forward_and_back_and_forward(place: Place) -> None:
     assert await run(place, schema.prepare, shape) == []
     async with place.store() as store:
         assert [request.id for request in await store.pending(HOME)] == ["SG-1"]
+
+
+async def test_an_approval_that_was_none_is_none_after_the_way_forward_and_back(place: Place) -> None:
+    """Until 0009 one that could not be recorded stood as approved, with the time at which that was found."""
+    others = [OLD_REQUEST | {"id": f"SG-{number}", "key": f"toolu_{number}"} for number in (2, 3)]
+    pending = [insert("requests", one) for one in others]
+    approve = sql("UPDATE requests SET state = 'approved', decided_at = :at, decided_by = 'U0ANA'", at=NOW)
+    lift = sql("UPDATE requests SET lifted_at = :at WHERE id = 'SG-2'", at=NOW)
+    await run(place, to("0008"), *pending, approve, lift)
+    async with place.store() as store:
+        states = {one.id: (one.state, one.lifted_at) for one in await store.requests(9)}
+        assert states == {"SG-2": (State.NOT_RUN, None), "SG-3": (State.APPROVED, None)}
+        assert await store.claimed("SG-2", "run-2", "cage", NOW) is None
+        assert await store.claimed("SG-3", "run-3", "cage", NOW) is not None
+    await run(place, to("0008"))
+    assert await run(place, sql("SELECT state FROM requests WHERE id = 'SG-2'")) == "finished"
+    with pytest.raises(StoreError):
+        await run(place, sql("UPDATE requests SET state = 'not-run' WHERE id = 'SG-3'"))
 
 
 async def test_going_back_widens_no_rule(place: Place) -> None:

@@ -31,7 +31,7 @@ from sqlalchemy import func, select
 from slack_gate.core.ports import Verdict
 from slack_gate.core.request import Choice, Request, State, may
 from slack_gate.core.rules import Key
-from slack_gate.core.run import Result, unknown
+from slack_gate.core.run import Result, not_started, unknown
 from slack_gate.store.log import verify
 from slack_gate.store.store import Store
 from slack_gate.store.tables import runs
@@ -151,13 +151,25 @@ class States(RuleBasedStateMachine):
             self.moved(request, State.RUNNING)
         return request, run
 
-    @rule(which=consumes(claimed), known=st.booleans())
-    def finish(self, which: tuple[str, str], known: bool) -> None:
+    @rule(which=consumes(claimed), end=st.sampled_from([State.FINISHED, State.LOST, State.NOT_RUN]))
+    def finish(self, which: tuple[str, str], end: State) -> None:
         request, run = which
-        result = Result(0) if known else unknown("the daemon died")
+        result = {State.LOST: unknown("the daemon died"), State.NOT_RUN: not_started("no cage")}.get(end, Result(0))
         ended = self.run(self.store(self.home[request]).finished(run, result, "", "", NOW))
         if ended is not None:
-            self.moved(request, State.FINISHED if known else State.LOST)
+            self.moved(request, end)
+
+    @rule(request=asked, filed=st.booleans())
+    def do_not_run(self, request: str, filed: bool) -> None:
+        """Its claim may have been filed or not; another one's is left alone."""
+        state = self.model[request]
+        run = f"run-{request}-{self.lines[request].index(state.value)}" if filed and state is State.RUNNING else "run-x"
+        store = self.store(self.home[request])
+        ended = self.run(store.not_run(request, run, not_started("the log is full"), NOW))
+        assert (ended is not None) == (state is State.APPROVED or run != "run-x")
+        if ended is not None:
+            assert ended.reason == "the log is full"
+            self.moved(request, State.NOT_RUN)
 
     @rule(home=WHO)
     def lose(self, home: str) -> None:
@@ -189,8 +201,8 @@ class States(RuleBasedStateMachine):
                     lambda c: c.execute(select(func.count(), func.count(runs.c.request.distinct()))).one()
                 )
             )
-            ran = {State.RUNNING, State.FINISHED, State.LOST}
-            assert tuple(count) == (sum(state in ran for state in self.model.values()),) * 2
+            filed = sum("running" in lines for lines in self.lines.values())
+            assert tuple(count) == (filed, filed)
 
     def teardown(self) -> None:
         try:

@@ -213,6 +213,18 @@ async def test_a_question_is_answered_later(doors: Doors) -> None:
     assert (await state(doors, other["request"]))["decision"] == "approved"
 
 
+async def test_an_approval_that_could_not_be_recorded_is_no_yes_to_a_question(doors: Doors) -> None:
+    asked = await question(doors)
+    (found,) = await doors.pending()
+    log = doors.daemon.settings.log_path
+    log.rename(log.with_suffix(".aside"))
+    log.mkdir()  # no line can be written
+    assert await doors.decide(found) >= 500
+    assert (await state(doors, asked["request"]))["decision"] == "not-run"
+    log.rmdir()
+    log.with_suffix(".aside").rename(log)
+
+
 async def test_a_question_outlives_the_grace_and_expires(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attendance, "GRACE_S", 0.0)
     async with opened(home, wait=10) as doors:

@@ -39,7 +39,7 @@ def upgrade() -> None:
         sa.Column("hears", sa.Integer, nullable=False),
     )
     for law in LAWS:
-        _enact(*law)
+        enact(*law)
     if _on_postgresql():
         op.execute(
             "CREATE FUNCTION told() RETURNS trigger LANGUAGE plpgsql AS "
@@ -73,7 +73,7 @@ def _on_postgresql() -> bool:
     return op.get_bind().dialect.name == "postgresql"
 
 
-def _enact(name: str, event: str, table: str, holds: str, otherwise: str) -> None:
+def enact(name: str, event: str, table: str, holds: str, otherwise: str) -> None:
     if _on_postgresql():
         op.execute(
             f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF {holds} THEN RETURN NEW; END IF;"
