@@ -1710,12 +1710,13 @@ docker podman | 2 | run exec create attach start plugin context unshare cp exten
     --entrypoint --config --host --context --env-file --runtime --conmon --hooks-dir --module --storage-opt --root \
     --imagestore --url --connection
 docker+compose podman+compose docker+container podman+container | 3 | run exec create attach start cp runlabel |
-docker+image docker+volume docker+network docker+system podman+image podman+volume podman+network docker+service \
-    docker+stack docker+swarm docker+model docker+sandbox podman+pod podman+kube podman+machine podman+play \
-    docker+manifest docker+node docker+secret docker+config docker+trust podman+secret podman+manifest \
-    | 3 | create deploy update run exec ssh play kube join build |
+docker+image docker+volume docker+network docker+system podman+image podman+volume podman+network podman+system \
+    docker+service docker+stack docker+swarm docker+model docker+sandbox docker+checkpoint podman+pod podman+kube \
+    podman+machine podman+play podman+generate podman+artifact docker+manifest docker+node docker+secret docker+config \
+    docker+trust podman+secret podman+manifest \
+    | 3 | create deploy update run exec ssh play kube join build connection service |
 docker-compose | 2 | run exec | -f --file --project-directory --env-file
-kubectl | 2 | exec run debug attach plugin edit proxy cp krew config | --kubeconfig --kuberc --raw \
+kubectl | 2 | exec run debug attach plugin edit proxy cp krew config alpha | --kubeconfig --kuberc --raw \
     --helm-command --enable-alpha-plugins --enable-exec -s --server --cluster --context --user --token --as \
     --insecure-skip-tls-verify --tls-server-name --certificate-authority --client-certificate --client-key
 kubectl+rollout kubectl+create kubectl+auth kubectl+certificate kubectl+set | 3 | |

@@ -66,6 +66,8 @@ KEYS = {  # text: the keys, words joined by a blank
     "docker node rm x": ["docker node rm"],
     "docker secret ls": ["docker secret ls"],
     "podman manifest push x": ["podman manifest push"],
+    "podman system df": ["podman system df"],
+    "docker checkpoint ls x": ["docker checkpoint ls"],
     "kubectl auth can-i get pods": ["kubectl auth can-i"],
     "kubectl certificate approve x": ["kubectl certificate approve"],
     "kubectl set image deployment/x a=b": ["kubectl set image"],
@@ -163,7 +165,8 @@ NO_KEY = {
         actionlint -shellcheck=/tmp/x; actionlint -pyflakes /tmp/x""",
     "containers by longer names": """docker service create x; docker stack deploy x; docker swarm join x
         docker sandbox run x; docker model run x; podman kube play x; podman play kube x; podman machine ssh
-        podman pod create x; podman container runlabel a b""",
+        podman pod create x; podman container runlabel a b; podman system connection add x ssh://y
+        podman system service; kubectl alpha debug x""",
     "packages that are files": """apt-get install ./x.deb; apt install /tmp/x.deb; dnf install x.rpm
         brew install ./x.rb; brew install x.rb; snap install x.snap; flatpak install x.flatpak
         conda install x.conda; conda install --file=x; snap try x; flatpak install --bundle x
