@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from slack_gate.core.display import one_line
 from slack_gate.core.ports import Click, Verdict
-from slack_gate.core.request import Request, State
+from slack_gate.core.request import BY_RULES, Request, State
+
+_UNASKED = {"allowlist": "the allowlist", "green": "the classifier", BY_RULES: "Always"}
 
 
 def outcome_of(request: Request) -> str:
     """Who, and how long it took; each end has its own words."""
-    after = f"after {duration(ended_at(request) - request.created_at)}"
-    who = one_line(request.decided_name or request.decided_by, 80)
+    who, after = _who(request), _after(request)
     reason = f"\n{one_line(request.reason, 600)}" if request.reason else ""
     match request.state:
         case State.APPROVED:
-            changed = " with a change" if request.edited is not None else ""
-            return f"Approved{changed}{', in the cage only,' if request.caged else ''} by {who} {after}"
+            return approval(request)
+        case State.RUNNING:
+            return f"{approval(request)}. Running."
+        case State.FINISHED:
+            return f"{approval(request)}. Finished."
         case State.DENIED:
             return f"Denied by {who} {after}{reason}"
         case State.EXPIRED:
@@ -25,11 +29,20 @@ def outcome_of(request: Request) -> str:
         case State.UNDELIVERABLE:
             return f"Could not be asked: given up {after}. It did not run.{reason}"
         case State.LOST:
-            return f"Approved by {who} {after}. Outcome unknown: it may have run."
+            return f"{approval(request)}. Outcome unknown: it may have run."
         case State.NOT_RUN:
-            return f"Approved by {who} {after}. It did not run.{reason}"
-        case state:
-            return f"{state.value.capitalize()}, approved by {who} {after}"
+            return f"{approval(request)}. It did not run.{reason}"
+        case _:  # PENDING
+            return "Not answered yet."
+
+
+def approval(request: Request) -> str:
+    """What let it run: who, and after how long, or what it was not asked for."""
+    if request.via in _UNASKED:
+        return f"Allowed by {_UNASKED[request.via]}"
+    changed = " with a change" if request.edited is not None else ""
+    caged = ", in the cage only," if request.caged else ""
+    return f"Approved{changed}{caged} by {_who(request)} {_after(request)}"
 
 
 def sentence(click: Click) -> str:
@@ -60,6 +73,14 @@ def sentence(click: Click) -> str:
             return "It cannot wait longer: the agent would give up before."
         case _:  # LIFTED
             return "The denial is taken back: the same call is asked again."
+
+
+def _who(request: Request) -> str:
+    return one_line(request.decided_name or request.decided_by, 80)
+
+
+def _after(request: Request) -> str:
+    return f"after {duration(ended_at(request) - request.created_at)}"
 
 
 def _ended(request: Request | None) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from slack_gate.core.display import one_line, units, visible
 from slack_gate.core.event import RUNS
 from slack_gate.core.notes import NEARLY, STARTED, Note
-from slack_gate.core.outcome import duration, outcome_of
+from slack_gate.core.outcome import approval, duration
 from slack_gate.core.request import State
 from slack_gate.core.run import Carried
 from slack_gate.slack.blocks import Block, clock, context, plain, section
@@ -41,8 +41,7 @@ def _reminder(note: Note, others: int) -> Picture:
 
 def _started(note: Note, run: Carried) -> Picture:
     where = RUNS.get(run.executor, "run").removeprefix("run ")
-    decided = outcome_of(note.request).splitlines()[0].partition(", ")[2] or "approved"
-    said = f"Started {where}, {decided}."
+    said = f"{approval(note.request)}. Started {where}."
     return Picture(escaped(said), [section(said), context(clock(run.started_at))])
 
 

@@ -17,7 +17,7 @@ from slack_gate.core.inside import inside, wrapped
 from slack_gate.core.kinds import parts_now
 from slack_gate.core.notes import reminder
 from slack_gate.core.offers import ALONE, uneditable, unreadable
-from slack_gate.core.outcome import sentence
+from slack_gate.core.outcome import outcome_of, sentence
 from slack_gate.core.ports import Click, Verdict
 from slack_gate.core.request import State
 from slack_gate.core.respell import pinned
@@ -44,6 +44,18 @@ def test_a_late_click_hears_what_happened() -> None:
     told = [sentence(Click(Verdict.ENDED, replace(REQUEST, state=state, decided_name="Bob"))) for state in ends]
     assert len(set(told)) == len(ends) and all(text.startswith("Too late") for text in told)
     assert sentence(Click(Verdict.ENDED)) == "Too late, nothing changed: it has ended."
+
+
+def test_what_ran_says_first_who_let_it_and_then_how_it_ended() -> None:
+    """A time beside an end would read as the time of that end."""
+    done = replace(REQUEST, state=State.FINISHED, created_at=1000.0, decided_at=1012.0, decided_name="Ana")
+    assert outcome_of(done) == "Approved by Ana after 12 s. Finished."
+    changed = replace(done, state=State.LOST, edited="ls", caged=True)
+    said = "Approved with a change, in the cage only, by Ana after 12 s. Outcome unknown: it may have run."
+    assert outcome_of(changed) == said
+    for via, who in (("allowlist", "the allowlist"), ("green", "the classifier"), ("always", "Always")):
+        assert outcome_of(replace(done, via=via, decided_name=via)) == f"Allowed by {who}. Finished."
+    assert len({outcome_of(replace(done, state=state)) for state in State}) == len(State)
 
 
 def edit(tool: str, file: FileNow | None, **fields: Any) -> str:

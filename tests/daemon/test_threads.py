@@ -48,7 +48,7 @@ async def test_the_run_of_a_command(tmp_path: Path) -> None:
         await h.ana.click(card, "Approve")
         result = (await ran).result
         assert result is not None and result.exit_code == 3
-        start = await note(h, card, "Started in the cage, approved by Ana")
+        start = await note(h, card, ". Started in the cage.")
         end = await note(h, card, "Ended with exit code 3")
         assert float(start.ts) < float(end.ts)
         assert "GH_TOKEN=[masked 36]" in end.plain() and "oops\n" in literals(end.blocks)
@@ -69,7 +69,7 @@ async def test_the_buttons_go_while_it_runs_and_its_end_is_told(tmp_path: Path, 
         card = await h.card("echo over")
         h.slack.fail_next("chat.update", reset_before=True, times=failures)
         await h.ana.click(card, "Approve")
-        await note(h, card, "Started in the cage, approved by Ana")
+        await note(h, card, ". Started in the cage.")
         if failures == 2:
             assert "pproved by Ana" in (await card.wait_for_update(lambda m: not m.buttons, 30)).plain()
         await h.press(card, "Deny")
