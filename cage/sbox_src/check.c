@@ -77,7 +77,7 @@ int check(const Run *run) {
     if (knows_own_sockets())
         printf("ok       sockets that programs outside open while a cage runs are out of its reach (Landlock)\n");
     else
-        printf("left     sockets that programs outside open under /tmp or ~/projects while a cage runs can be reached from it; "
+        printf("left     sockets that programs outside open while a cage runs, where it can see them, can be reached from it; "
                "Linux 7.1 has the rule against it\n");
     printf("left     memory: no limit without one in sbox.conf; see sbox --limits\n");
     if (geteuid() == 0) printf("left     root: files that root owns can be read; run agents as an ordinary user\n");

@@ -92,6 +92,18 @@ void addf(List *list, const char *format, ...) {
     add(list, made);
 }
 
+/* A directory, or a socket: those are of the network outside, and can be connected anew, but for a stream between two ends. */
+static bool leads_out(int fd) {
+    struct stat info;
+    struct sockaddr_storage peer;
+    int family = 0, type = 0;
+    socklen_t size = sizeof family, room = sizeof peer;
+    if (fstat(fd, &info) || !S_ISSOCK(info.st_mode)) return S_ISDIR(info.st_mode);
+    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size);
+    getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size);
+    return family != AF_UNIX || type == SOCK_DGRAM || getpeername(fd, (struct sockaddr *)&peer, &room);
+}
+
 /* No descriptor of the caller but 0, 1 and 2 goes in; a closed one of these would be taken by the next file opened. */
 static void close_inherited_descriptors(int kept) {
     unsigned first = kept < 3 ? 3 : (unsigned)kept + 1;
@@ -101,9 +113,8 @@ static void close_inherited_descriptors(int kept) {
     if (kept > 2) fcntl(kept, F_SETFD, FD_CLOEXEC);
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) fail("/dev/null cannot be opened. Nothing was run.");
-    struct stat info;
     for (int fd = 0; fd <= 2; fd++)
-        if (!fstat(fd, &info) && S_ISDIR(info.st_mode)) fail("descriptor %d is a directory, a way out of the cage. Nothing was run.", fd);
+        if (leads_out(fd)) fail("descriptor %d is a directory or a socket that can be connected anew, a way out of the cage. Nothing was run.", fd);
 }
 
 /* The descriptor that --net-fd names, or -1. */

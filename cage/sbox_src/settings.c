@@ -69,6 +69,12 @@ static void set_limit(Run *run, const char *name, const char *value, int line) {
     *limit = number;
 }
 
+/* A hidden entry of the home, or what lies in one; nothing of .ssh, however it is written. */
+static bool is_shown(const char *name) {
+    size_t first = strcspn(name, "/");
+    return name[0] == '.' && first > 1 && !strstr(name, "..") && (first != 4 || strncmp(name, ".ssh", 4));
+}
+
 void read_settings(Run *run, Settings *settings) {
     run->limit_processes = 4096;
     const char *path = text("%s/.config/slack-gate/sbox.conf", run->home), *real = realpath(path, NULL);
@@ -87,7 +93,7 @@ void read_settings(Run *run, Settings *settings) {
         if (words <= 0) continue;
         if (words == 2 && !strcmp(word, "env"))
             add(&settings->env, text("%s", name));
-        else if (words == 2 && !strcmp(word, "show") && name[0] == '.' && !strstr(name, "..") && strcmp(name, ".ssh"))
+        else if (words == 2 && !strcmp(word, "show") && is_shown(name))
             add(&settings->show, text("%s", name));
         else if (words == 2 && !strcmp(word, "hide") && name[0] == '/')
             add(&settings->hide, text("%s", name));

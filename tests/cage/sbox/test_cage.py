@@ -343,6 +343,7 @@ def test_the_settings_that_the_manual_shows(world: World, conf: Path) -> None:
     "line",
     [
         *("show .ssh", "show ..", "show .config/../.ssh", "show plain", "hide relative", "nonsense", "env"),
+        *("show .", "show ./.ssh", "show .ssh/", "show .ssh/id_ed25519"),
         *("hide /srv/my data", "hide /srv/my data # mine", "show .a .b", "env A B", "limit cpu 5 6", "limit cpu # 5"),
         *("hide # /srv", "env#A B"),
     ],
