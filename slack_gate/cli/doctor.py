@@ -21,6 +21,7 @@ from slack_gate.config import Settings, load
 from slack_gate.core.display import sentence
 from slack_gate.daemon.programs import trusted_programs
 from slack_gate.errors import GateError
+from slack_gate.install.cage_check import no_cage
 from slack_gate.install.layout import PINNED, Layout, Record
 from slack_gate.install.settings import without_hook
 from slack_gate.install.trust import untrusted_reason
@@ -146,18 +147,15 @@ def _cage(home: Path) -> Iterator[Finding]:
     if sbox is None:
         yield Finding("fault", "cage", "no sbox that the agent cannot change is installed", INSTALL)
         return
-    code, said = _run([sbox, "--check"])
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    for line in lines:
-        level, _, words = line.partition(" ")
-        if level not in ("ok", "left"):
-            yield Finding("fault" if code else "note", "cage", line)
-        elif level == "left":
-            yield Finding("note", "cage", f"not held: {words.strip()}")
-    if code == 0:
-        yield Finding("ok", "cage", f"{sbox} starts a cage")
-    elif not lines:
-        yield Finding("fault", "cage", f"{sbox} --check exits {code}")
+    if fault := no_cage(sbox):
+        yield Finding("fault", "cage", fault)
+        return
+    _, said = _run([sbox, "--check"])
+    for line in filter(str.strip, said.splitlines()):
+        level, _, words = line.strip().partition(" ")
+        if level != "ok":
+            yield Finding("note", "cage", f"not held: {words.strip()}" if level == "left" else line.strip())
+    yield Finding("ok", "cage", f"{sbox} starts a cage")
 
 
 def _program(home: Path) -> Iterator[Finding]:

@@ -7,8 +7,11 @@ from pathlib import Path
 import click
 
 from slack_gate.config import load
+from slack_gate.core.display import sentence
 from slack_gate.hook_client import GRACE
 from slack_gate.install import Scope, install_steps, perform, uninstall_steps
+from slack_gate.install.cage_check import no_cage
+from slack_gate.install.layout import Layout
 
 LONGEST_S = 14 * 24 * 3600  # Claude Code's own limit is about 24 days
 
@@ -38,6 +41,8 @@ def install(agent: str, scope: Scope, project: Path, limit: int | None, dry_run:
     settings = load()
     steps = install_steps(Path.home(), scope, project.resolve(), settings.socket_path, limit or settings.wait + GRACE)
     perform(steps, click.echo, dry_run)
+    if not dry_run and (fault := no_cage(Layout(Path.home()).sbox)):
+        click.echo(f"Warning: {sentence(fault)}")
     click.echo("Nothing was changed." if dry_run else "Done. Start the daemon: ~/.local/bin/slack-gate serve")
 
 
