@@ -22,12 +22,12 @@ PINNED = frozenset({"sbox", "git", "python3"})  # what is green names these; nev
 BUILTINS = frozenset(["cd", "echo", "printf", "pwd", "true", "false", "kill"])  # of the shell: no PATH leads elsewhere
 
 
-def pinned(command: str, programs: Mapping[str, str]) -> str | None:
-    """What runs unasked, with the trusted files (by name) as programs; None when one of them is missing or unclear."""
+def pinned(command: str, programs: Mapping[str, tuple[str, ...]]) -> str | None:
+    """What runs unasked, with the words of trusted files for these names; None when one is missing or unclear."""
     segments = cage_policy.read(command) or []
     if any(segment.argv[0] in PINNED and segment.argv[0] not in programs for segment in segments):
         return None
-    return respelled(command, {name: (path,) for name, path in programs.items()})
+    return respelled(command, programs)
 
 
 def placed(command: str, words_of: Callable[[str], tuple[str, ...] | None]) -> str | None:

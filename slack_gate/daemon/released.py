@@ -55,7 +55,12 @@ class Released:
 
     def pinned(self, command: str | None) -> str | None:
         """What runs unasked; None when it cannot be made sure. A call without a shell text needs no pin: then ""."""
-        return "" if command is None else pinned(command, self._programs)
+        if command is None:
+            return ""
+        words = {name: (path,) for name, path in self._programs.items() if name != "git"}
+        if (git := self._words_of("git")) is not None:  # the agent's PATH does not choose what it starts, a filter
+            words["git"] = git
+        return pinned(command, words)
 
     def network(self, event: ToolEvent, allowed: Collection[tuple[str, ...]] | None = None) -> str | None:
         """Git that speaks to a remote, one of `allowed`, by its wrapper; None where it cannot be."""

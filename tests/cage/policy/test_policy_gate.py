@@ -26,6 +26,7 @@ from .test_policy_planted import PLANTS, other_branch
 
 SBOX = str(PACKAGED)
 QUOTED = shlex.quote(SBOX)  # as a shell text names it
+OUTSIDE = "/usr/bin/env PATH=/usr/bin:/bin:/usr/local/bin:/usr/local/sbin:/usr/sbin:/sbin /usr/bin/git"
 pytestmark = pytest.mark.skipif(not CAGE, reason="bubblewrap cannot make namespaces here")
 
 DAILY = [
@@ -167,9 +168,30 @@ async def test_what_the_cage_is_a_loss_to_runs_as_before(house: House, tmp_path:
         command = "git branch -m main trunk"
         said = await answer(one, command, house.repo)
         assert said is not None
-        assert said.command == command.replace("git", "/usr/bin/git", 1)
+        assert said.command == command.replace("git", OUTSIDE, 1)
         (house.home / ".gitconfig").write_text("[commit]\n\tgpgsign = true\n")
         assert await answer(one, "git commit -m x", house.repo) is None
+
+
+async def test_git_outside_starts_nothing_by_the_agents_path(house: House, tmp_path: Path) -> None:
+    """The person's own filter is named without its place: an active environment of the project would give one."""
+    lfs = '[filter "lfs"]\n\tclean = git-lfs clean -- %f\n'
+    (house.home / ".gitconfig").write_text(f"[core]\n\texcludesfile = ~/.mine/ignore\n{lfs}")
+    (house.home / ".mine").mkdir()
+    (house.home / ".mine" / "ignore").write_text("")  # out of the cage's sight: git stays outside
+    place = house.repo / "venv" / "bin"
+    place.mkdir(parents=True)
+    (place / "git-lfs").write_text(f"#!/bin/sh\ntouch {house.home}/mark\n")
+    (place / "git-lfs").chmod(0o755)
+    (house.repo / ".gitattributes").write_text("*.bin filter=lfs\n")
+    (house.repo / "x.bin").write_text("x")
+    env = {"HOME": str(house.home), "PATH": f"{place}:{SYSTEM_PATH}", "GIT_CONFIG_NOSYSTEM": "1"}
+    async with gate(tmp_path) as one:
+        said = await answer(one, "git add -A", house.repo, search_path=env["PATH"])
+    assert said is not None and said.command == f"{OUTSIDE} add -A"
+    for command, ran in ((said.command, False), ("/usr/bin/git add -A", True)):
+        subprocess.run(["/bin/bash", "-c", command], cwd=house.repo, env=env, capture_output=True)
+        assert (house.home / "mark").exists() == ran, command
 
 
 async def test_planted_and_a_loss_in_the_cage_is_asked(house: House, tmp_path: Path) -> None:
@@ -199,11 +221,11 @@ async def test_odd_calls_are_asked(changes: dict[str, object], house: House, tmp
 async def test_where_no_cage_starts_git_goes_on_uncaged(house: House, tmp_path: Path) -> None:
     async with desk(tmp_path, sbox=SBOX) as one:
         said = await answer(one, "git status", house.repo)
-        assert said is not None and said.command == "/usr/bin/git status"
+        assert said is not None and said.command == f"{OUTSIDE} status"
     async with desk(tmp_path, sbox=SBOX, cages=True) as one:
         one.gate._released._programs = {"git": "/usr/bin/git"}
         said = await answer(one, "git status", house.repo)
-        assert said is not None and said.command == "/usr/bin/git status"
+        assert said is not None and said.command == f"{OUTSIDE} status"
         git(house.repo, "config", "core.fsmonitor", "/nowhere/evil")
         assert await answer(one, "git status", house.repo) is None
 
