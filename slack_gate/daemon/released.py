@@ -57,7 +57,7 @@ class Released:
         """What runs unasked; None when it cannot be made sure. A call without a shell text needs no pin: then ""."""
         if command is None:
             return ""
-        words = {name: (path,) for name, path in self._programs.items() if name != "git"}
+        words: dict[str, tuple[str, ...]] = {name: (path,) for name, path in self._programs.items() if name != "git"}
         if (git := self._words_of("git")) is not None:  # the agent's PATH does not choose what it starts, a filter
             words["git"] = git
         return pinned(command, words)
