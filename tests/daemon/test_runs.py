@@ -6,113 +6,30 @@ import asyncio
 import json
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import wait
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slack_gate.core.answer import Answer, Ruling
-from slack_gate.core.event import RUNS, ToolEvent
-from slack_gate.core.ports import Event, Verdict
+from slack_gate.core.ports import Verdict
 from slack_gate.core.request import Choice, Request, State
-from slack_gate.core.run import UNKNOWN, Ran, Result
+from slack_gate.core.run import UNKNOWN, Result
 from slack_gate.daemon import apart
 from slack_gate.daemon.house import Caller
 from slack_gate.daemon.runs import Runs
 from slack_gate.errors import LogError
-from slack_gate.executors.cage import Cage
 from slack_gate.store.tables import runs as runs_table
-from tests.daemon.desk import Desk, desk
-
-SBOX = Path(__file__).parents[2] / "cage" / "sbox"
-
-
-@dataclass
-class Watching:
-    """What whoever asked was told."""
-
-    requests: asyncio.Queue[Request] = field(default_factory=asyncio.Queue)
-    pieces: list[tuple[str, bytes]] = field(default_factory=list)
-    written: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def asked(self, request: Request) -> None:
-        self.requests.put_nowait(request)
-
-    def started(self, request: Request) -> None:
-        """Nothing to note: the pieces come after it."""
-
-    def output(self, stream: str, data: bytes) -> None:
-        self.pieces.append((stream, data))
-        self.written.set()
-
-
-@dataclass
-class Held:
-    """An executor whose runs end when the test says so."""
-
-    name: str = "sandboxer"
-    started: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
-    ends: asyncio.Queue[Result | BaseException] = field(default_factory=asyncio.Queue)
-
-    async def run(
-        self, command: str, cwd: str, timeout: float, stop: Event, output: Callable[[str, bytes], None]
-    ) -> Result:
-        self.started.put_nowait(command)
-        end = await self.ends.get()
-        if isinstance(end, BaseException):
-            raise end
-        return end
-
-
-@dataclass
-class Place:
-    d: Desk
-    runs: Runs
-    held: Held
-    zone: Path
-    watch: Watching = field(default_factory=Watching)
-
-    def event(self, command: str, executor: str = "cage", **fields: Any) -> ToolEvent:
-        tool_input = {"command": command, "reason": "because", "timeoutSeconds": 30, **fields}
-        return ToolEvent("agent", "/run", None, RUNS[executor], tool_input, str(self.zone))
-
-    async def ask(self, command: str, executor: str = "cage", limit: float = 330.0, **fields: Any) -> Ran:
-        self.d.calls += 1
-        caller = Caller(f"{self.d.calls:032x}", limit)
-        return await self.runs.ask(self.event(command, executor, **fields), caller, self.watch)
-
-    async def asking(self, command: str, executor: str = "cage", **fields: Any) -> tuple[asyncio.Task[Ran], Request]:
-        task = asyncio.create_task(self.ask(command, executor, **fields))
-        async with asyncio.timeout(100):
-            return task, await self.watch.requests.get()
-
-    async def state(self, request: str | None) -> State:
-        row = await self.d.store.request(request or "")
-        assert row is not None
-        return row.state
+from tests.daemon.running import Place, placed
 
 
 @pytest.fixture
 async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
-    async with _place(tmp_path, monkeypatch) as one:
+    async with placed(tmp_path, monkeypatch) as one:
         yield one
-
-
-@asynccontextmanager
-async def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **house: Any) -> AsyncIterator[Place]:
-    home = tmp_path / "home"
-    zone = home / "projects" / "app"
-    zone.mkdir(parents=True)
-    monkeypatch.setenv("HOME", str(home))
-    async with desk(tmp_path, **{"executors": ("cage", "sandboxer"), **house}) as d:
-        held = Held()
-        runs = Runs(d.gate, d.store, {"cage": Cage(str(SBOX)), "sandboxer": held}, d.clock)
-        yield Place(d, runs, held, zone)
-        await runs.close()
 
 
 @pytest.mark.parametrize("command", ["ls", "ls -la", "pwd", "cat notes.txt", "git status", "python3 -m pytest -x"])
@@ -345,7 +262,7 @@ async def test_no_file_keeps_a_secret_of_the_output(place: Place, tmp_path: Path
 
 
 async def test_an_executor_that_is_not_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with _place(tmp_path, monkeypatch, executors=("cage",)) as place:
+    async with placed(tmp_path, monkeypatch, executors=("cage",)) as place:
         ran = await place.ask("ls", "sandboxer")
         assert ran.result is None and "no sandboxer executor" in ran.message
 
@@ -356,7 +273,7 @@ async def test_own_files_are_refused_here_too(place: Place, tmp_path: Path) -> N
 
 
 async def test_a_hooks_approved_command_goes_into_the_cage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with _place(tmp_path, monkeypatch, cages=True, hook_executor="cage") as place:
+    async with placed(tmp_path, monkeypatch, cages=True, hook_executor="cage") as place:
         answer, why = await _approved(place, "make deploy | tee log", rewritable=True)
         assert answer.command == "/usr/bin/sbox bash -c 'make deploy | tee log'"
         assert "approved, it will run in the cage" in why
@@ -364,7 +281,7 @@ async def test_a_hooks_approved_command_goes_into_the_cage(tmp_path: Path, monke
 
 async def test_a_hooks_approved_command_is_fetched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     house = {"hook_executor": "sandboxer", "launcher": ("/opt/slack-gate",)}
-    async with _place(tmp_path, monkeypatch, **house) as place:
+    async with placed(tmp_path, monkeypatch, **house) as place:
         answer, why = await _approved(place, "make deploy", rewritable=True)
         request = str(answer.command).rpartition(" ")[2]
         assert answer.command == f"/opt/slack-gate run --approved {request}"
@@ -381,7 +298,7 @@ async def test_a_hooks_approved_command_is_fetched_once(tmp_path: Path, monkeypa
 async def test_a_host_that_cannot_hand_over_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executor: str
 ) -> None:
-    async with _place(tmp_path, monkeypatch, cages=True, hook_executor=executor) as place:
+    async with placed(tmp_path, monkeypatch, cages=True, hook_executor=executor) as place:
         answer = await place.d.gate.submit(place.d.event("make deploy"), Caller("e" * 32, 330.0))
         assert isinstance(answer, Answer) and answer.ruling is Ruling.DENY
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slack_gate.core.answer import Ruling, settled
-from slack_gate.core.event import RUNS, ToolEvent
 from slack_gate.core.outcome import outcome_of
 from slack_gate.core.request import State
-from slack_gate.core.run import NOT_STARTED, UNKNOWN, Ran, Result
+from slack_gate.core.run import NOT_STARTED, UNKNOWN, Result
 from slack_gate.daemon import sweeper
 from slack_gate.daemon.house import Caller
 from slack_gate.daemon.runs import Runs, Unwatched
@@ -23,7 +21,7 @@ from slack_gate.errors import LogError, StoreError
 from slack_gate.store.log import verify
 from slack_gate.store.tables import runs as runs_table
 from tests.daemon.desk import Desk, desk
-from tests.daemon.test_runs import Held
+from tests.daemon.running import Place, placed
 
 SECOND = Caller("b" * 32, 330.0)
 
@@ -129,53 +127,31 @@ async def test_a_log_that_cannot_be_written_stays_in_the_status_while_something_
         assert d.store.fault is None
 
 
-@dataclass
-class Place:
-    d: Desk
-    runs: Runs
-    held: Held
-    zone: Path
-
-    async def ask(self) -> Ran:
-        """A command that runs unasked."""
-        event = ToolEvent("agent", "/run", None, RUNS["cage"], {"command": "ls"}, str(self.zone))
-        async with asyncio.timeout(60):
-            return await self.runs.ask(event, SECOND, Unwatched())
-
-    async def ended(self) -> dict[str, Any]:
-        """The only run, once it has ended."""
-        query = runs_table.select().where(runs_table.c.ended_at.is_not(None))
-
-        async def found() -> list[dict[str, Any]]:
-            rows = await self.d.store.database.run(lambda c: c.execute(query).all())
-            return [dict(row._mapping) for row in rows]
-
-        async def over() -> bool:
-            return bool(await found())
-
-        await until(over)
-        return (await found())[0]
-
-
 @pytest.fixture
 async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    zone = tmp_path / "projects"
-    zone.mkdir()
-    async with desk(tmp_path, executors=("cage",)) as d:
-        held = Held()
-        runs = Runs(d.gate, d.store, {"cage": held}, d.clock)
-        async with swept(d, runs):
-            yield Place(d, runs, held, zone)
-        await runs.close()
+    async with placed(tmp_path, monkeypatch) as one, swept(one.d, one.runs):
+        yield one
+
+
+async def the_run(place: Place) -> dict[str, Any]:
+    """The only one, once it has ended."""
+    query = runs_table.select().where(runs_table.c.ended_at.is_not(None))
+    found: list[Any] = []
+
+    async def ended() -> bool:
+        found[:] = await place.d.store.database.run(lambda c: c.execute(query).all())
+        return bool(found)
+
+    await until(ended)
+    return dict(found[0]._mapping)
 
 
 async def test_what_was_not_started_for_want_of_a_record_does_not_run_for_ever(place: Place, tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.breaks()
     with pytest.raises(LogError):
-        await place.ask()
-    run = await place.ended()
+        await place.ask("ls", "sandboxer")
+    run = await the_run(place)
     assert (run["code"], run["exit_code"], place.held.started.empty()) == (NOT_STARTED, None, True)
     assert [row.state for row in await place.d.store.requests(9)] == [State.NOT_RUN]
     journal.is_mended()
@@ -186,7 +162,7 @@ async def test_an_approval_whose_claim_could_not_be_recorded_is_told_as_not_run(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     """It is on file where the log alone fails, and is not where the database does."""
-    event = ToolEvent("agent", "/run", "c1", RUNS["cage"], {"command": "make x"}, str(place.zone))
+    event = place.event("make x", "sandboxer")
     request = await place.d.asked(event)
     await place.d.click(request)
     await place.d.answer()
@@ -227,7 +203,7 @@ async def test_an_end_that_could_not_be_filed_is_filed_later(place: Place, monke
         return await finished(*arguments)
 
     monkeypatch.setattr(place.d.store, "finished", sometimes)
-    ran = await place.ask()
+    ran = await place.ask("ls", "sandboxer")
     assert ran.result is not None and ran.result.code == UNKNOWN
-    assert (await place.ended())["code"] == UNKNOWN  # as whoever asked was told
+    assert (await the_run(place))["code"] == UNKNOWN  # as whoever asked was told
     assert [row.state for row in await place.d.store.requests(9)] == [State.LOST]
