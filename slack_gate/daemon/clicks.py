@@ -80,7 +80,9 @@ class Clicks(Ends):
 
     async def preview(self, request: Request, scope: Scope) -> LookBack:
         """What Always, saved for this request with this scope, would have meant in the last 30 days."""
-        keys = self._judge.rememberable(request.event)
+        return await self._look_back(request, self._judge.rememberable(request.event), scope)
+
+    async def _look_back(self, request: Request, keys: Sequence[rules.Key], scope: Scope) -> LookBack:
         if not keys:
             return LookBack(0, ())
         session = request.session if scope.session else ""
@@ -132,13 +134,14 @@ class Clicks(Ends):
         if decision.edited is not None or decision.choice in (Choice.ALWAYS, Choice.CAGED):
             request = await self._store.request(decision.request)
             if request is not None and request.state is State.PENDING and decision.digest == request.digest:
-                if (no := await self._impossible(decision, request)) is not None:
+                always = decision.choice is Choice.ALWAYS
+                if always:
+                    keys = await in_thread(lambda: self._judge.rememberable(request.event))
+                if (no := await self._impossible(decision, request, keys)) is not None:
                     return no
-                if decision.choice is Choice.ALWAYS:
-                    if (found := await in_thread(lambda: self._keys_shown(request))) is None:
-                        here = request.home == self._house.home
-                        return Click(Verdict.UNFIT, request, why=_CHANGED_SINCE if here else _NOT_HERE)
-                    keys = found
+                if always and not await in_thread(lambda: self._is_as_shown(request, keys)):
+                    here = request.home == self._house.home
+                    return Click(Verdict.UNFIT, request, why=_CHANGED_SINCE if here else _NOT_HERE)
                 if decision.edited is not None and request.home == self._house.home:
                     event = _with_text(request, decision.edited)
                     changed = event, await self._digest(event, request.key)
@@ -164,25 +167,24 @@ class Clicks(Ends):
                 await self._undo()
             raise
 
-    def _keys_shown(self, request: Request) -> Sequence[rules.Key] | None:
-        """What Always saves; None where the call leads elsewhere than when it was asked, so that another thing was
-        shown. Another daemon's files are not here to be looked at: no remote of its repositories is known."""
-        keys = self._judge.rememberable(request.event)
+    def _is_as_shown(self, request: Request, keys: Sequence[rules.Key]) -> bool:
+        """Whether the call still leads where it did when it was asked, and Always would save what was shown.
+        Another daemon's files are not here to be looked at: no remote of its repositories is known."""
         if request.home != self._house.home:
-            return None if network_git.may_use(request.event) else keys
+            return not network_git.may_use(request.event)
         remotes = network_git.remotes(request.event)
         named = tuple(key.words for key in keys)
         same = named == remotes or not (remotes or any(network_git.is_remote(words) for words in named))
-        return keys if same and self._digest_now(request.event, request.key, remotes) == request.digest else None
+        return same and self._digest_now(request.event, request.key, remotes) == request.digest
 
-    async def _impossible(self, decision: Decision, request: Request) -> Click | None:
-        """What speaks against this answer, whoever gives it."""
+    async def _impossible(self, decision: Decision, request: Request, keys: Sequence[rules.Key]) -> Click | None:
+        """What speaks against this answer, whoever gives it; `keys` are what Always would save."""
         if decision.choice is Choice.ALWAYS:
-            if not self._judge.rememberable(request.event):
+            if not keys:
                 return Click(Verdict.UNREMEMBERABLE, request)
             if decision.scope.directory and request.home == self._house.home and rules.is_linked(request.cwd):
                 return Click(Verdict.UNFIT, request, why=_LINKED)
-            if denied := (await self.preview(request, decision.scope)).denied:
+            if denied := (await self._look_back(request, keys, decision.scope)).denied:
                 return Click(Verdict.DENIED_BEFORE, request, why=_denied_words(denied))
         unfit = None if decision.choice is Choice.DENY else await self._unfit(decision, request)
         return None if unfit is None else Click(Verdict.UNFIT, request, why=unfit)

@@ -560,3 +560,14 @@ async def test_a_caller_that_is_gone_is_not_forgotten_while_the_database_is_away
         for request in requests:
             assert isinstance(request, Request)
             assert await d.state(request) is State.CANCELLED
+
+
+async def test_what_always_saves_is_judged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was looked at is what is saved; each look reads files."""
+    async with desk(tmp_path) as d:
+        request = await d.asked(d.event("touch a"))
+        judged: list[ToolEvent] = []
+        rememberable = d.gate._judge.rememberable
+        monkeypatch.setattr(d.gate._judge, "rememberable", lambda event: (judged.append(event), rememberable(event))[1])
+        assert (await d.click(request, Choice.ALWAYS)).rules
+        assert len(judged) == 1
