@@ -58,14 +58,18 @@ UNKNOWN = {
     "clone3": (435, 435),
 }
 SOCKET, IOCTL, CLONE, UNSHARE = (41, 198), (16, 29), (56, 220), (272, 97)
+SETRLIMIT, PRLIMIT = (160, 164), (302, 261)
 SOCKET_FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK
 # TIOCSTI and TIOCLINUX type into the caller's terminal; TIOCSETD has the kernel load line disciplines of modems.
 TERMINAL_IOCTLS = (0x5412, 0x541C, 0x5423)
 CLONE_NEWUSER = 0x10000000
+# Where core_pattern names a program, the kernel starts it for a crash, outside and as root, at any limit but 1. So the
+# limit stays there, and who sets another for itself is told that it was done.
+RLIMIT_CORE = 4
 X32_BIT = 0x40000000
 
 LOAD, JUMP_EQUAL, JUMP_NOT_BELOW, JUMP_ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-NUMBER, ARCH, ARG0, ARG1 = 0, 4, 16, 24  # offsets in seccomp_data; the low half of an argument comes first
+NUMBER, ARCH, ARG0, ARG1, ARG2 = 0, 4, 16, 24, 32  # offsets in seccomp_data; the low half of an argument comes first
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 
 Instruction = tuple[int, int, int, int]
@@ -99,6 +103,12 @@ def program(machine: str) -> list[Instruction]:
     out += when(IOCTL, argument(ARG1, JUMP_EQUAL, TERMINAL_IOCTLS, refuse(EPERM), allow))
     for number in (CLONE, UNSHARE):
         out += when(number, argument(ARG0, JUMP_ANY_BIT, (CLONE_NEWUSER,), refuse(EPERM), allow))
+    done = refuse(0)
+    out += when(SETRLIMIT, argument(ARG0, JUMP_EQUAL, (RLIMIT_CORE,), done, allow))
+    for_cores = [(LOAD, 0, 0, ARG1), (JUMP_EQUAL, 0, 8, RLIMIT_CORE)]
+    reads_only = [(LOAD, 0, 0, ARG2), (JUMP_EQUAL, 0, 2, 0), (LOAD, 0, 0, ARG2 + 4), (JUMP_EQUAL, 4, 0, 0)]
+    by_number = [(LOAD, 0, 0, ARG0), (JUMP_EQUAL, 0, 1, 0)]  # of another process
+    out += when(PRLIMIT, [*for_cores, *reads_only, *by_number, done, refuse(EPERM), allow])
     for call in UNKNOWN.values():
         out += when(call, [refuse(ENOSYS)])
     for refused in [*KEYRING.values(), *KERNEL_SURFACE.values(), *MOUNTS.values()]:

@@ -334,7 +334,7 @@ void inside(int plan_fd, int report_fd) {
     if (chdir(cwd)) give_up('d', cwd);
     setenv("PWD", cwd, 1);
     drop_rights();
-    limit(RLIMIT_CORE, 0);
+    limit(RLIMIT_CORE, 1); /* less than any core; at 0 the kernel would start a program outside that core_pattern names */
     limit(RLIMIT_NPROC, limits[0] ? limits[0] : -1);
     limit(RLIMIT_FSIZE, limits[1] ? limits[1] : -1);
     limit(RLIMIT_AS, limits[2] ? limits[2] : -1);
