@@ -21,8 +21,24 @@
 #define HELD "/run/.held" /* what placeholders show; git leaves alone a directory that ignores itself, `git clean` too */
 enum { DEPTH_PROJECTS = 3, DEPTH_TMP = 1, MOST_LINKS = 20 };
 
-/* Read-only where they are; where they are not, their appearance is reported. */
-static const char *const TOOL_FILES[] = {".mcp.json", ".vscode", ".idea", ".envrc", ".cursor", ".codex", ".gemini"};
+/* What editors and agents run something from, besides .claude: read-only where it is; where it is not, its appearance is
+ * reported. In the order of strcmp(). */
+static const char *const TOOL_FILES[] = {
+    ".agent", ".agents", ".aider.conf.yml", ".amazonq", ".antigravity", ".augment", ".autoenv", ".autoenv.zsh", ".claude-plugin", ".claude.json",
+    ".cline", ".clinerules", ".codebuddy", ".codeium", ".codex", ".continue", ".copilot", ".crush", ".crush.json", ".cursor",
+    ".devcontainer", ".devcontainer.json", ".dir-locals-2.el", ".dir-locals.el", ".direnv", ".envrc", ".exrc", ".factory", ".fleet", ".forge",
+    ".gemini", ".goose", ".grok", ".helix", ".hermes", ".idea", ".iflow", ".junie", ".kilocode", ".kimi", ".kiro", ".lapce",
+    ".lvimrc", ".mcp.json", ".nvim.lua", ".nvimrc", ".openclaw", ".opencode", ".pi", ".qoder", ".qwen", ".roo", ".rovodev",
+    ".trae", ".vibe", ".vimrc", ".vscode", ".windsurf", ".zed", "crush.json", "opencode.json", "opencode.jsonc",
+};
+
+static int by_name(const void *one, const void *other) {
+    return strcmp(*(char *const *)one, *(char *const *)other);
+}
+
+static bool is_tool_file(const char *name) {
+    return bsearch(&name, TOOL_FILES, sizeof TOOL_FILES / sizeof *TOOL_FILES, sizeof *TOOL_FILES, by_name);
+}
 
 bool is_in(const List *list, const char *path) {
     for (size_t i = 0; i < list->count; i++)
@@ -149,15 +165,18 @@ void guard_settings(Search *search, const char *zone, const char *directory) {
 
 void guard_tool_files(Search *search, const char *zone, const char *directory) {
     if (is_below(directory, search->run->projects) && !is_of(search, zone, directory)) return;
-    for (size_t i = 0; i < sizeof TOOL_FILES / sizeof *TOOL_FILES; i++) {
-        const char *path = text("%s/%s", directory, TOOL_FILES[i]);
-        if (!exists(path)) {
-            add(&search->run->watched, path);
-            continue;
-        }
+    const char *names = "/";
+    DIR *opened = list(search, directory);
+    struct dirent *entry;
+    while (opened && (entry = readdir(opened))) {
+        if (!is_tool_file(entry->d_name)) continue;
+        names = text("%s%s/", names, entry->d_name);
         pin(search, zone, directory);
-        guard_entry(search, zone, directory, TOOL_FILES[i]);
+        guard_entry(search, zone, directory, entry->d_name);
     }
+    if (opened) closedir(opened);
+    add(&search->run->open_to_tools, directory);
+    add(&search->run->open_to_tools, names);
 }
 
 /* Repositories in a repository. Not as deep as elsewhere: it can hold any number of directories. */
@@ -207,8 +226,7 @@ static void look_below(Search *search, const char *zone, const char *path, int d
 /* The working directory and those above it, however deep: a session may have started in any of them. */
 static void look_above(Search *search, const char *zone, const char *cwd) {
     if (!is_below(cwd, zone)) return;
-    char *path = text("%s", cwd);
-    while (strlen(path) > strlen(zone)) {
+    for (const char *path = cwd; strlen(path) > strlen(zone); path = directory_of(path)) {
         guard_settings(search, zone, path);
         if (look_for_repository(search, zone, path)) {
             look_inside(search, zone, path, 2);
@@ -217,7 +235,6 @@ static void look_above(Search *search, const char *zone, const char *cwd) {
             guard_tool_files(search, zone, path);
             if (strcmp(path, cwd)) watch_git(search, path);
         }
-        *strrchr(path, '/') = 0;
     }
 }
 
@@ -278,10 +295,6 @@ static const char *identity(const char *path) {
     if (statx(AT_FDCWD, near(path), AT_SYMLINK_NOFOLLOW, STATX_INO | STATX_BTIME, &info)) return NULL;
     return text("%llx %llx.%x", (unsigned long long)info.stx_ino, (unsigned long long)info.stx_btime.tv_sec,
                 info.stx_btime.tv_nsec);
-}
-
-static int by_name(const void *one, const void *other) {
-    return strcmp(*(char *const *)one, *(char *const *)other);
 }
 
 static void guard_zone(Run *run, const char *zone, int depth) {
@@ -346,6 +359,17 @@ static void report_appeared(const char *path) {
     say("%s appeared in the cage. Programs outside may run what it says: read it before you open the project.", path);
 }
 
+static void report_tool_files(const char *directory, const char *names) {
+    int place = open_again(directory), fd = place < 0 ? -1 : openat(place, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *opened = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+    while (opened && (entry = readdir(opened)))
+        if (is_tool_file(entry->d_name) && !strstr(names, text("/%s/", entry->d_name)))
+            report_appeared(text("%s/%s", directory, entry->d_name));
+    if (opened) closedir(opened);
+    if (place >= 0) close(place);
+}
+
 /* New submodules are the work of `git submodule update`: they stay. */
 static void take_new_away(const char *path, const char *names) {
     bool stays = !strcmp(strrchr(path, '/'), "/modules");
@@ -392,6 +416,8 @@ void report_new_files(const Run *run) {
     for (size_t i = 0; i < run->removed.count; i++) take_away(run->removed.at[i]);
     for (size_t i = 0; i < run->guarded.count; i += 2) look_at_guarded(run, run->guarded.at[i], run->guarded.at[i + 1]);
     for (size_t i = 0; i < run->listed.count; i += 2) take_new_away(run->listed.at[i], run->listed.at[i + 1]);
+    for (size_t i = 0; i < run->open_to_tools.count; i += 2)
+        report_tool_files(run->open_to_tools.at[i], run->open_to_tools.at[i + 1]);
     for (size_t i = 0; i < run->watched.count; i++)
         if (appeared(run->watched.at[i])) report_appeared(run->watched.at[i]);
 }

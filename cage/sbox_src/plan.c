@@ -29,7 +29,7 @@ static const char *const TOOLCHAINS[] = {
 /* Hidden even where a setting shows what is around them. */
 static const char *const CREDENTIALS[] = {
     ".config/slack-gate",         ".config/spikybot", ".config/git/credentials", ".bun/install/.npmrc",
-    ".sdkman/etc/config",         ".julia/servers",   ".npm-global/etc/npmrc",   ".nvm/versions/node/*/etc/npmrc",
+    ".sdkman/etc/config",         ".julia/servers",   ".julia/logs", ".npm-global/etc/npmrc",   ".nvm/versions/node/*/etc/npmrc",
     ".local/share/uv/credentials"};
 
 enum { MOST_ROUNDS = 1 << 22 }; /* an older cage may go on writing to what is removed */
@@ -147,8 +147,9 @@ void find_places(Run *run) {
     run->cache = zone_directory(run, ".cache");
 }
 
-/* By descriptors: a path in it can be too long, and an older cage, which still runs, may put links on the way. */
-int open_to_read(int parent, const char *name) {
+/* A directory to be emptied, its owner's rights given back; -1 for what is none. By descriptors: a path in it can be too long,
+ * and an older cage, which still runs, may put links on the way. */
+static int open_to_empty(int parent, const char *name) {
     int place = openat(parent, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (place < 0) return -1;
     open_up(place);
@@ -172,7 +173,7 @@ static bool thin_out(int from, int top) {
             done = true;
             continue;
         }
-        int below = open_to_read(from, name), failed;
+        int below = open_to_empty(from, name), failed;
         if (below < 0) continue;
         if (from == top) {
             done |= thin_out(below, top);
@@ -194,7 +195,7 @@ static bool thin_out(int from, int top) {
 bool remove_entry(int parent, const char *name) {
     if (!unlinkat(parent, name, 0)) return true;
     if (errno != EISDIR && errno != EPERM) return false;
-    int top = open_to_read(parent, name);
+    int top = open_to_empty(parent, name);
     for (long rounds = 0; top >= 0 && rounds < MOST_ROUNDS && thin_out(top, top); rounds++) continue;
     if (top >= 0) close(top);
     return !unlinkat(parent, name, AT_REMOVEDIR);

@@ -15,8 +15,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { DEEPEST = PATH_MAX / 2 }; /* git outside finds nothing deeper */
-
 static struct {
     int watch; /* -1 where the kernel gave none */
     const char *git;
@@ -38,11 +36,15 @@ static const char *git_of(int watch) {
 }
 
 /* By its time: the cage made it, moved it or gave it another name. */
-static bool is_new_link(const Run *run, int directory, const char *name) {
+static bool is_new(const Run *run, const struct stat *info) {
+    return info->st_ctim.tv_sec > run->began.tv_sec ||
+           (info->st_ctim.tv_sec == run->began.tv_sec && info->st_ctim.tv_nsec >= run->began.tv_nsec);
+}
+
+static bool is_new_link(const Run *run, int directory, const char *name, bool moved) {
     struct stat info;
     if (fstatat(directory, name, &info, AT_SYMLINK_NOFOLLOW) || !S_ISLNK(info.st_mode)) return false;
-    return info.st_ctim.tv_sec > run->began.tv_sec ||
-           (info.st_ctim.tv_sec == run->began.tv_sec && info.st_ctim.tv_nsec >= run->began.tv_nsec);
+    return moved || is_new(run, &info);
 }
 
 static const char *misleading_commondir(const Run *run) {
@@ -55,7 +57,7 @@ static const char *misleading_commondir(const Run *run) {
 static const char *misleading_link(const Run *run, const char *git, const char *name) {
     char path[PATH_MAX];
     int length = snprintf(path, sizeof path, "%s/%s", git, name);
-    if (length < 0 || (size_t)length >= sizeof path || !is_new_link(run, AT_FDCWD, near(path))) return NULL;
+    if (length < 0 || (size_t)length >= sizeof path || !is_new_link(run, AT_FDCWD, near(path), false)) return NULL;
     return text("%s", path);
 }
 
@@ -77,7 +79,17 @@ const char *misleads_git(const Run *run) {
     return named ? "a commondir" : NULL; /* gone again; another may follow */
 }
 
-static void take_links(const Run *run, int fd, const char *path, int depth) {
+static int open_directory(const char *path) {
+    int place = open_again(path), fd = place < 0 ? -1 : openat(place, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+        say("%s cannot be looked at (%s): read what links are in it.", path, strerror(errno));
+    if (place >= 0) close(place);
+    return fd;
+}
+
+/* `moved`: the directory may have been moved here with the links that are in it. Those below are added to `rest`; what is
+ * too long for a path git outside cannot reach. */
+static void take_links(const Run *run, int fd, const char *path, bool moved, bool top, List *rest) {
     static const char *const OTHERS[] = {"objects", "hooks", "modules"}; /* data; guarded; git directories of their own */
     DIR *directory = fdopendir(fd);
     struct dirent *entry;
@@ -85,28 +97,29 @@ static void take_links(const Run *run, int fd, const char *path, int depth) {
     while (directory && (entry = readdir(directory))) {
         const char *name = entry->d_name;
         if (!strcmp(name, ".") || !strcmp(name, "..")) continue;
-        if ((entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN) && is_new_link(run, dirfd(directory), name)) {
+        if ((entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN) && is_new_link(run, dirfd(directory), name, moved)) {
             bool removed = !unlinkat(dirfd(directory), name, 0);
             say("%s/%s became a link in the cage and %s: git outside would have written where it leads.", path, name,
                 removed ? "was removed" : "must be removed by you");
         }
-        if ((entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN) || depth >= DEEPEST) continue;
-        bool other = false;
-        for (size_t i = 0; !depth && i < sizeof OTHERS / sizeof *OTHERS; i++) other |= !strcmp(name, OTHERS[i]);
-        if (other) continue;
-        int below = open_to_read(dirfd(directory), name);
-        if (below >= 0)
-            take_links(run, below, text("%s/%s", path, name), depth + 1);
-        else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
-            say("%s/%s cannot be looked at (%s): read what links are in it.", path, name, strerror(errno));
+        bool other = entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN;
+        for (size_t i = 0; top && i < sizeof OTHERS / sizeof *OTHERS; i++) other |= !strcmp(name, OTHERS[i]);
+        if (!other) add(rest, text("%s/%s", path, name)), add(rest, moved ? "moved" : "");
     }
     if (directory) closedir(directory);
 }
 
 void take_links_away(const Run *run) {
     for (size_t i = 0; i < count; i++) {
-        int place = open_again(gits[i].git), fd = place < 0 ? -1 : openat(place, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (place >= 0) close(place);
-        if (fd >= 0) take_links(run, fd, gits[i].git, 0);
+        List rest = {0};
+        int fd = open_directory(gits[i].git);
+        if (fd >= 0) take_links(run, fd, gits[i].git, false, true, &rest);
+        for (size_t at = 0; at < rest.count; at += 2) { /* grows meanwhile */
+            struct stat info;
+            if ((fd = open_directory(rest.at[at])) < 0) continue;
+            bool moved = *rest.at[at + 1] || fstat(fd, &info) || is_new(run, &info);
+            take_links(run, fd, rest.at[at], moved, false, &rest);
+        }
+        free(rest.at);
     }
 }

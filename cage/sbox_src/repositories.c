@@ -230,9 +230,19 @@ bool look_for_bare_repository(Search *search, const char *zone, const char *dire
     return true;
 }
 
+/* Git outside looks into the directory of each submodule, whoever made a repository there. */
+static void watch_submodule(void *context, const char *key, const char *value) {
+    const Configured *of = context;
+    if (strcasecmp(key, "path")) return;
+    const char *git = text("%s/%s/.git", of->worktree, value);
+    if (*value && *value != '/' && !strstr(git, "/../") && !exists(git)) add(&of->search->run->watched, git);
+}
+
 static void guard_repository(Search *search, const char *zone, const char *worktree, const char *git, bool linked) {
     guard_tool_files(search, zone, worktree);
     guard_settings(search, zone, worktree);
+    Configured of = {.search = search, .worktree = worktree};
+    read_git_config(text("%s/.gitmodules", worktree), watch_submodule, &of);
     if (linked) {
         pin(search, zone, worktree);
         guard(search, git);

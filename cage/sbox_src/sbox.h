@@ -35,6 +35,7 @@ typedef struct {
     List watched;  /* files that must not appear while the cage runs */
     List removed;  /* those of them that are taken away again: all in git directories */
     List listed;   /* directories where no new entry may appear, each followed by what it held: "/name/name/" */
+    List open_to_tools; /* directories where editors and agents look for theirs, each followed by what of that it held */
     int made;      /* tells of what is made in git directories; 0 before the first one, -1 where the kernel tells nothing */
     List guarded;  /* what is read-only, each followed by its identity at the start */
     List hidden;   /* what reads as empty */
@@ -68,7 +69,6 @@ bool exists(const char *path);           /* errno tells why not: EACCES, that it
 const char *directory_of(const char *path);
 int open_plainly(const char *directory); /* with no symbolic link on the way; -1 with errno */
 int open_again(const char *directory);   /* the same, its owner's rights given back: the cage may have taken them away */
-int open_to_read(int parent, const char *name); /* a directory, no link, its owner's rights given back; -1 for none */
 bool is_empty(const char *path); /* a directory that can be read and holds nothing */
 bool remove_entry(int parent, const char *name); /* with what is in it */
 void remove_tree(const char *path);

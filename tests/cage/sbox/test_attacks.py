@@ -7,6 +7,7 @@ import contextlib
 import os
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from cage.cage_policy import GUARDED_NAMES
 from tests.cage.sbox.world import ENVIRONMENT, LOOT, SECRETS, World, listening
 
 
@@ -594,7 +596,9 @@ def test_no_remote_is_planted(world: World, target: list[str], plant: str) -> No
     for kind in ("victim", "proof"):
         repository = world.repository(f"{kind}{mark.parent.name}")
         run = world.caged if kind == "victim" else world.bare
-        assert run("bash", "-ec", make + plant, "plant", str(mark), cwd=repository).returncode == 0
+        ended = kind == "victim" and world.sbox.name == "program" and ".git/remotes" in plant.partition("ln -sT")[2]
+        code = run("bash", "-ec", make + plant, "plant", str(mark), cwd=repository).returncode
+        assert code == (128 + signal.SIGKILL if ended else 0)
         world.bare("git", "push", "origin", "HEAD:refs/heads/m", cwd=repository)
         assert mark.exists() is (kind == "proof")
 
@@ -1110,6 +1114,29 @@ def test_files_of_editors_and_agents_are_read_only(world: World, target: list[st
     where = {"one above it": below, "a repository from beside": world.projects}.get(place, top)
     refused(world, EVERY_TOOL_FILE, str(top), *TOOL_FILES, cwd=where)
     assert world.sbox.name == "script" or all((top / name).read_text() == "before\n" for name in TOOL_FILES)
+
+
+# What the classifier asks about and the cage leaves to the command: the work itself, or guarded by what names it.
+LEFT_TO_THE_WORK = frozenset(
+    [".git", ".github/hooks", ".github/copilot", ".hg", ".jj", ".sl", ".husky", ".githooks", ".vim", ".nvim", ".ssh", ".gnupg",
+     ".netrc", ".gdbinit", ".lldbinit", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile",
+     ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".logout", ".inputrc",
+     ".xprofile", ".xsessionrc", ".xinitrc", ".pythonrc", ".pythonrc.py", ".pdbrc", ".irbrc", ".pryrc", ".rprofile", ".renviron",
+     ".rdata", ".ghci", ".octaverc", ".gitconfig"]
+)  # fmt: skip
+
+
+def test_the_cage_knows_what_editors_and_agents_trust_as_the_classifier_does(world: World) -> None:
+    names = sorted(GUARDED_NAMES - LEFT_TO_THE_WORK - {".claude"})
+    there, absent = world.repository("there"), world.repository("absent")
+    for name in names:
+        (there / name).write_text("before\n")
+    world.give(there)
+    write = 'for name; do { echo x >"$name"; } 2>/dev/null && echo "$name"; done; true'
+    done = world.caged("bash", "-c", write, "write", *names, cwd=there)
+    assert (done.returncode, done.stdout) == (0, ""), done
+    told = world.caged("bash", "-c", write, "write", *names, cwd=absent).stderr
+    assert [name for name in names if f"{absent}/{name} appeared in the cage" not in told] == [], told
 
 
 def test_a_linked_file_of_editors_is_not_changed_and_stops_no_cage(world: World) -> None:

@@ -499,11 +499,38 @@ def test_links_of_before_stay_in_a_git_directory(world: World) -> None:
     assert (repository / ".git/logs").is_symlink() and (repository / ".git/y").is_symlink()
 
 
+def test_a_link_that_is_moved_there_with_its_directory_is_taken_away(world: World) -> None:
+    repository = world.repository("shared")
+    assert world.caged("bash", "-ec", "mkdir -p x/y/z; ln -s ~/target x/y/z/HEAD", cwd=repository).returncode == 0
+    made = (repository / "x/y/z/HEAD").lstat().st_ctime_ns
+    while (repository / "file").stat().st_ctime_ns <= made:
+        (repository / "file").touch()
+    assert (
+        world.caged("bash", "-ec", "rm -r .git/logs; mv x/y/z .git/logs; mv x .git/x", cwd=repository).returncode == 0
+    )
+    assert (repository / ".git/logs").is_dir() and not (repository / ".git/logs/HEAD").is_symlink()
+
+
 def test_a_link_below_a_closed_directory_is_found(world: World) -> None:
     repository = world.repository("shared")
     make = "mkdir -p .git/logs/a/b; ln -s x .git/logs/a/b/c; chmod 0 .git/logs/a/b .git/logs/a"
     assert world.caged("bash", "-ec", make, cwd=repository).returncode == 0
     assert not (repository / ".git/logs/a/b/c").is_symlink()
+
+
+def test_a_repository_in_the_place_of_a_submodule_is_told(world: World) -> None:
+    """That of a clone without its submodules is an empty directory, into which `git status` outside looks."""
+    world.repository("lib")
+    add = "git -c protocol.file.allow=always submodule -q add ../lib sub; git commit -qm sub; git clone -q . ../clone"
+    assert world.bare("bash", "-ec", add, cwd=world.repository("main")).returncode == 0
+    clone, fires = world.projects / "clone", world.home / "fired"
+    make = (
+        f"cd sub; git init -q; git config core.fsmonitor 'touch {fires}; false'; touch x; git add x; git commit -qm x"
+    )
+    done = world.caged("bash", "-ec", make, cwd=clone)
+    assert f"{clone}/sub/.git appeared in the cage" in done.stderr, done
+    world.bare("git", "status", cwd=clone)
+    assert fires.exists(), "this proves nothing"
 
 
 def test_a_worktree_made_anew_outside_meanwhile_stays_one(world: World) -> None:
