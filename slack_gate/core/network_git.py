@@ -1,17 +1,21 @@
 """Network git: a person allows each remote of each repository once, by its address; then it runs by a wrapper, unasked.
 
-What is remembered is the remote with every address it has. A changed address asks again, and both are shown.
+What is remembered is the remote with every address it has. A changed address asks again, and both are shown. In a line
+with other commands each of them goes its own way: what was remembered of it, local git in the cage. The wrapper looks
+at the repository when its turn comes, so what ran before it is no other case than caged code that races it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from cage import cage_policy as policy
 from cage import net_git
-from slack_gate.core.caged import works_caged
+from slack_gate.core.cage_first import asks_outside
+from slack_gate.core.caged import LINKS, works_caged
 from slack_gate.core.event import ToolEvent
+from slack_gate.core.literal import literal
 from slack_gate.core.respell import MANY, reworded
 
 BY_WRAPPER = "approved, it runs by slack-gate's own git"  # for the card; then it runs so, or not at all
@@ -19,12 +23,13 @@ WRAPPER = os.path.join(os.path.dirname(os.path.abspath(net_git.__file__)), "net_
 
 
 def remotes(event: ToolEvent) -> tuple[tuple[str, ...], ...]:
-    """What Always remembers for a green call that uses the network: `git remote NAME URL… of REPOSITORY`, each once.
+    """What Always remembers of a call's git that uses the network: `git remote NAME URL… of REPOSITORY`, each once.
 
-    Empty for any other call, and for one that the wrapper cannot do whole.
+    Empty for any other call, for one whose git the wrapper cannot do whole, and beside what must not be remembered.
     """
     try:
-        return _remotes(event) if _is_green(event) else ()
+        fits = bool(_network(event)) and (beside(event) is not None or _is_green(event))
+        return _remotes(event) if fits else ()
     except (policy.Gated, OSError, ValueError):
         return ()
 
@@ -39,6 +44,21 @@ def _remotes(event: ToolEvent) -> tuple[tuple[str, ...], ...]:
 
 def _words(made: net_git.Plan) -> list[tuple[str, ...]]:
     return [("git", "remote", *remote, "of", os.path.dirname(made.repository.common)) for remote in made.remotes]
+
+
+def beside(event: ToolEvent) -> tuple[tuple[str, ...], ...] | None:
+    """The keys of what stands in one line with network git, but for local git, which goes into the cage.
+
+    None where there is no network git, or where anything beside it must not be remembered.
+    """
+    if event.tool != "Bash" or not policy.BASH_FIELDS.issuperset(event.tool_input):
+        return None
+    line = _line(event)
+    if not any(map(_is_network, line)) or asks_outside(event.command or ""):
+        return None
+    others = [argv for argv in line if argv[0] != "git" or _sub(argv) in LINKS]
+    found = policy.keys("; ".join(map(policy.shown, [("git", "fetch"), *others])))  # what git forbids beside it counts
+    return tuple(found[1:]) if found else None
 
 
 def is_remote(words: tuple[str, ...]) -> bool:
@@ -62,8 +82,7 @@ def uses_network(event: ToolEvent) -> bool:
 
 def may_use(event: ToolEvent) -> bool:
     """Whether it speaks to a remote where its repository is, though nothing of that may be here."""
-    line = [segment.argv for segment in policy.read(event.command or "") or []]
-    return any(argv[0] == "git" and any(word in policy.NETWORK for word in argv) for argv in line)
+    return any(argv[0] == "git" and any(word in policy.NETWORK for word in argv) for argv in _line(event))
 
 
 def why(event: ToolEvent, known: Iterable[tuple[str, ...]]) -> tuple[str, tuple[tuple[str, ...], ...]]:
@@ -88,24 +107,32 @@ def why(event: ToolEvent, known: Iterable[tuple[str, ...]]) -> tuple[str, tuple[
 
 
 def wrapped(
-    event: ToolEvent, programs: Mapping[str, str], allowed: Collection[tuple[str, ...]] | None = None
+    event: ToolEvent,
+    programs: Mapping[str, str],
+    allowed: Collection[tuple[str, ...]] | None = None,
+    others: Callable[[tuple[str, ...]], tuple[str, ...] | None] | None = None,
 ) -> str | None:
-    """The text to run for a green call whose remotes are all among `allowed`; None where it is to be asked instead.
+    """The text to run for a call whose remotes are all among `allowed`; None where it is to be asked instead.
 
     Without `allowed` whatever they are: to know whether it could be. Each look finds what is written then.
 
-    Network git runs by the wrapper, local git in the cage where that is no loss; every other byte stays.
+    Network git runs by the wrapper, local git in the cage; in a green line also outside where the cage is a loss to it.
+    `others` gives the words that start any other command, None for its own, and may raise Gated. All else stays.
     """
     if event.command is None or not event.rewritable or not {"sbox", "git", "python3"} <= programs.keys():
         return None
-    line = [segment.argv for segment in policy.read(event.command) or []]
-    local = [argv for argv in line if not _is_network(argv)]
+    if not remotes(event):
+        return None
+    line = _line(event)
+    local = [argv for argv in line if argv[0] == "git" and not _is_network(argv)]
     pulls = [(*argv[: argv.index("pull")], "merge", "HEAD") for argv in line if _sub(argv) == "pull"]
-    caged = works_caged([*local, *pulls], event.cwd)
-    if not remotes(event) or (pulls and not caged) or any(argv[0] != "git" for argv in line):
+    caged = works_caged([*local, *pulls], event.cwd, LINKS)
+    if not caged and (pulls or (local and not _is_green(event))):
         return None
 
     def words(argv: tuple[str, ...]) -> tuple[str, ...] | None:
+        if argv[0] != "git":
+            return others(argv) if others else None
         if not _is_network(argv):
             return (programs["sbox"], programs["git"]) if caged else (programs["git"],)
         made = net_git.plan(argv, event.cwd)
@@ -118,7 +145,7 @@ def wrapped(
     try:
         if policy.current_place().reached(WRAPPER):
             return None
-        return reworded(event.command, words)
+        return reworded(literal(event.command), words)
     except (policy.Gated, OSError, ValueError):
         return None
 
@@ -130,7 +157,11 @@ def _is_green(event: ToolEvent) -> bool:
 
 
 def _network(event: ToolEvent) -> list[tuple[str, ...]]:
-    return [s.argv for s in policy.read(event.command or "") or [] if _is_network(s.argv)]
+    return list(filter(_is_network, _line(event)))
+
+
+def _line(event: ToolEvent) -> list[tuple[str, ...]]:
+    return [segment.argv for segment in policy.read(literal(event.command or "")) or []]
 
 
 def _is_network(argv: tuple[str, ...]) -> bool:

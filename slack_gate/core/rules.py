@@ -64,10 +64,12 @@ def is_linked(directory: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """The rules that allow a call, and the shell text to run instead of it, None when it runs as it stands."""
+    """The rules that allow a call, and the shell text to run instead of it, None when it runs as it stands. `remotes`:
+    those that they allow its git to speak to."""
 
     rules: tuple[str, ...]
     command: str | None
+    remotes: tuple[tuple[str, ...], ...] = ()
 
 
 def keys_to_remember(event: ToolEvent) -> tuple[Key, ...]:
@@ -88,12 +90,15 @@ def _keys(event: ToolEvent) -> tuple[Key, ...]:
     fields = cage_policy.BASH_FIELDS if event.executor is None else RUN_FIELDS
     if event.command is None or not fields.issuperset(event.tool_input):
         return ()
-    if network_git.uses_network(event):  # a remote is allowed by its address
-        return tuple(Key(event.tool, words) for words in network_git.remotes(event))
+    if remotes := network_git.remotes(event):  # allowed by address
+        beside = network_git.beside(event) or ()
+        return tuple(Key(event.tool, words) for words in dict.fromkeys((*remotes, *beside)))
+    if network_git.uses_network(event):
+        return ()
     if event.executor is None and is_slow(event.command, cage_policy.read(event.command) or ()):
         return ()  # what cannot be pinned to the trusted files is asked again
     words = dict.fromkeys(cage_policy.keys(event.command))
-    return tuple(Key(event.tool, key) for key in words) if words and _released(event, event.command) else ()
+    return tuple(Key(event.tool, key) for key in words) if words and released(event, event.command) else ()
 
 
 def covered(event: ToolEvent, rules: Iterable[Rule], now: float) -> Coverage | None:
@@ -102,8 +107,11 @@ def covered(event: ToolEvent, rules: Iterable[Rule], now: float) -> Coverage | N
     keys = keys_to_remember(event)
     if not keys or not all(key in by_key for key in keys):
         return None
-    released = _released(event, event.command) if event.command is not None else None
-    return Coverage(tuple(by_key[key] for key in keys), None if released == event.command else released)
+    found = tuple(by_key[key] for key in keys)
+    if remotes := tuple(key.words for key in keys if network_git.is_remote(key.words)):
+        return Coverage(found, None, remotes)
+    command = released(event, event.command) if event.command is not None else None
+    return Coverage(found, None if command == event.command else command)
 
 
 def missing(event: ToolEvent, rules: Iterable[Rule], now: float) -> tuple[Key, ...]:
@@ -115,10 +123,10 @@ def missing(event: ToolEvent, rules: Iterable[Rule], now: float) -> tuple[Key, .
 
 def runs_caged(event: ToolEvent) -> bool:
     """Whether a remembered form of this call would be released into the cage."""
-    return event.command is not None and _released(event, event.command) not in (event.command, "")
+    return event.command is not None and released(event, event.command) not in (event.command, "")
 
 
-def _released(event: ToolEvent, command: str) -> str:
+def released(event: ToolEvent, command: str) -> str:
     """The text to run for a remembered command, empty when it must be asked each time.
 
     Caged code may have rewritten what a project runner runs since Always was pressed, so that goes into the cage; where
@@ -131,7 +139,8 @@ def _released(event: ToolEvent, command: str) -> str:
     runners = [segment.argv for segment in segments if cage_policy.is_project_runner(segment.argv, event.cwd)]
     if not runners:
         return command
-    if any(not cage_policy.is_project_runner(argv) for argv in runners):  # without a directory: git that stays local
+    git = [segment.argv for segment in segments if segment.argv[0] == "git"]
+    if not all(map(cage_policy.is_project_runner, [*runners, *git])):  # without a directory: git that stays local
         return ""
     if len(segments) == 1 and not segments[0].redirected:
         caged = f"sbox {shlex.join(segments[0].argv)}"

@@ -118,7 +118,7 @@ class Calls(Ground):
         caged = _caged(event, ask)
         executor = "cage" if caged else self._house.hook_executor
         if event.command is not None and event.executor is None and executor != "agent":
-            why = f"{why}; approved, it will {RUNS[executor]}"
+            why = f"{why.removesuffix(f'; {BY_WRAPPER}')}; approved, it will {RUNS[executor]}"
         if caged and self._released.caged(event) is None:
             return await self._refused(event, "The policy wants this in the cage, and it cannot be run there.")
         request = replace(self._new(event, caller, why), quorum=ask.demands.approvals, caged=caged)

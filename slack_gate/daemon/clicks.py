@@ -173,9 +173,8 @@ class Clicks(Ends):
         if request.home != self._house.home:
             return not network_git.may_use(request.event)
         remotes = network_git.remotes(request.event)
-        named = tuple(key.words for key in keys)
-        same = named == remotes or not (remotes or any(network_git.is_remote(words) for words in named))
-        return same and self._digest_now(request.event, request.key, remotes) == request.digest
+        named = tuple(key.words for key in keys if network_git.is_remote(key.words))
+        return named == remotes and self._digest_now(request.event, request.key, remotes) == request.digest
 
     async def _impossible(self, decision: Decision, request: Request, keys: Sequence[rules.Key]) -> Click | None:
         """What speaks against this answer, whoever gives it; `keys` are what Always would save."""

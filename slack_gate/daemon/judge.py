@@ -132,11 +132,7 @@ class Judge:
 
     def covered(self, event: ToolEvent, saved: Sequence[rules.Rule], now: float, caged: bool) -> rules.Coverage | None:
         """What lets a call go that waits, as it would let it pass if it were asked now; None: a person decides."""
-        coverage = self._released.remembered(event, saved, now, caged)
-        if coverage is None or not (self._cages and event.rewritable and network_git.uses_network(event)):
-            return coverage
-        text = self._released.network(event, _allowed(event, saved, now))
-        return None if text is None else replace(coverage, command=text)
+        return self._released.remembered(event, saved, now, caged)
 
     def placed(self, event: ToolEvent) -> ToolEvent:
         """A run with the executor that the policy names for it."""
@@ -229,7 +225,12 @@ class Judge:
         if text is not None:
             answer = Answer(Ruling.ALLOW, f"In the cage, not asked: {judged.rule}.", text, cage_first.ADVICE)
             return Allow(answer, "caged", "policy", _why(judged))
-        return self._ask(event, f"{_not_yet(event, saved, now)}{_why(judged)}", demands)
+        why, remotes = f"{_not_yet(event, saved, now)}{_why(judged)}", None
+        if self._released.network(event) is not None:
+            told, remotes = network_git.why(event, [rule.key.words for rule in saved])
+            alone = "" if self._released.network(event, None, True) else "; for Always, git needs a call of its own"
+            why = f"{why}; {told}{alone}; {network_git.BY_WRAPPER}"
+        return self._ask(event, why, demands, remotes)
 
     def _network(
         self, event: ToolEvent, judged: Judgement, demands: Demands, saved: Sequence[rules.Rule], now: float
@@ -239,12 +240,12 @@ class Judge:
         coverage = rules.covered(event, saved, now)
         if coverage is None:
             why, remotes = network_git.why(event, [rule.key.words for rule in saved])
-            if self._cages and self._released.network(event) is not None:
+            if self._released.network(event) is not None:
                 why = f"{why}; {network_git.BY_WRAPPER}"
             return self._ask(event, why, demands, remotes)
         if not (self._cages and event.rewritable):
             return self._green(event, judged, demands)
-        if (text := self._released.network(event, _allowed(event, saved, now))) is None:
+        if (text := self._released.network(event, coverage.remotes)) is None:
             return self._ask(event, "network git cannot run by its wrapper here", demands)
         return _by_rules(coverage, text)
 
@@ -262,10 +263,6 @@ class Judge:
     ) -> Ask | Refuse:
         unfit = None if event.executor is not None else self._released.unfit(event, self._cages)
         return Ask(why, demands, remotes) if unfit is None else Refuse(unfit)
-
-
-def _allowed(event: ToolEvent, saved: Sequence[rules.Rule], now: float) -> Sequence[tuple[str, ...]]:
-    return [rule.key.words for rule in saved if rule.counts(event, now)]
 
 
 def _not_yet(event: ToolEvent, saved: Sequence[rules.Rule], now: float) -> str:

@@ -16,7 +16,7 @@ from slack_gate.core.caged import works_caged
 from slack_gate.core.event import RUNS, ToolEvent
 from slack_gate.core.inside import inside, unstartable, wrapped
 from slack_gate.core.request import Request
-from slack_gate.core.respell import pinned, placed
+from slack_gate.core.respell import BUILTINS, pinned, placed
 from slack_gate.core.run import MAX_TIMEOUT_S
 from slack_gate.daemon.planted import planted_words
 
@@ -62,9 +62,24 @@ class Released:
             words["git"] = git
         return pinned(command, words)
 
-    def network(self, event: ToolEvent, allowed: Collection[tuple[str, ...]] | None = None) -> str | None:
-        """Git that speaks to a remote, one of `allowed`, by its wrapper; None where it cannot be."""
-        return network_git.wrapped(event, self._programs, allowed)
+    def network(
+        self, event: ToolEvent, allowed: Collection[tuple[str, ...]] | None = None, remembered: bool = False
+    ) -> str | None:
+        """The call with git that speaks to a remote, one of `allowed`, by its wrapper; None where it cannot be.
+
+        What stands beside it runs as it would alone where the line is `remembered`; approved, it runs as it was shown.
+        """
+
+        def others(argv: tuple[str, ...]) -> tuple[str, ...] | None:
+            if not remembered or argv[0] in BUILTINS:
+                return None
+            alone = cage_policy.shown(argv)
+            words = self._words_of(argv[0]) if rules.released(event, alone) == alone else None
+            if words is None:
+                raise cage_policy.Gated("remembered, it runs in the cage only")
+            return words
+
+        return network_git.wrapped(event, self._programs, allowed, others) if self._cages else None
 
     def caged(self, event: ToolEvent) -> str | None:
         """The call in the cage, pinned; None where it cannot be."""
@@ -98,6 +113,10 @@ class Released:
         if coverage is None or event.command is None or event.executor is not None:
             return coverage
         demanded = caged or self._executor == "cage"
+        is_green = network_git.uses_network(event)
+        if coverage.remotes and not (is_green and not (self._cages and event.rewritable)):
+            text = self.network(event, coverage.remotes, True) if is_green or not demanded else None
+            return None if text is None else replace(coverage, command=text)
         if not (demanded or coverage.command) and self._leaves_git(event, event.command):
             return None
         outside = None if demanded or coverage.command else self._outside(event, event.command)
@@ -111,7 +130,7 @@ class Released:
 
     def runs_caged(self, event: ToolEvent) -> bool:
         """Whether Always would have this call run in the cage only."""
-        if event.command is None or event.executor is not None:
+        if event.command is None or event.executor is not None or network_git.remotes(event):
             return False
         return rules.runs_caged(event) or self._outside(event, event.command) is None
 
@@ -127,7 +146,7 @@ class Released:
 
     def _leaves_git(self, event: ToolEvent, command: str) -> bool:
         """Whether git would run outside where more decides what it does than what a person said Always to."""
-        if event.rewritable and (self._caged_git(event, command) or (self._cages and network_git.uses_network(event))):
+        if event.rewritable and self._caged_git(event, command):
             return False
         return rules.leaves_git(event)
 

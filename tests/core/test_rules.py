@@ -283,8 +283,21 @@ def test_git_with_a_planted_hook(tmp_path: Path) -> None:
     assert covered(push, rules_for("git push"), NOW) is None
     assert keys_to_remember(push) == ()
     assert not runs_caged(push)
+    # What else is in the line does not change that, nor take it into the cage.
+    for where in (str(place), "/srv/app"):
+        assert keys_to_remember(bash("make && git push origin main", where)) == ()
     # Where the cage cannot write, nothing can be planted.
     assert covered(bash("git push origin main"), rules_for("git push"), NOW) is not None
+
+
+def test_a_rule_for_git_elsewhere_is_none_for_a_remote_that_cannot_be_named(tmp_path: Path) -> None:
+    place = _repository(tmp_path)
+    (place / ".git" / "hooks").rename(place / ".git" / "of-the-template")
+    alone, beside = (bash(f"{start}git push origin main", str(place)) for start in ("", "ls; "))
+    assert [len(keys_to_remember(push)) for push in (alone, beside)] == [1, 2]
+    (place / ".git" / "shallow").touch()
+    assert covered(alone, rules_for("git push"), NOW) is None
+    assert leaves_git(beside)  # asked each time, whatever rules say
 
 
 @pytest.mark.parametrize(

@@ -280,7 +280,7 @@ async def test_what_rules_for_other_places_say_of_git_is_not_enough_where_caged_
         assert [line for line in UNSURE if await answer(one, line, house.repo)] == []
         assert [line for line in SURE if await answer(one, line, house.repo) is None] == []
         unsure = one.event(UNSURE[0], str(house.repo), rewritable=True)
-        assert one.gate._judge.rememberable(unsure) == ()
+        assert bool(one.gate._judge.rememberable(unsure)) == cages  # there its remote is what a rule would be for
         evil_fsmonitor(house.repo)
         planted = await answer(one, SURE[0], house.repo)
         assert planted is not None and (planted.command or "").startswith(f"{QUOTED} bash -c ")
