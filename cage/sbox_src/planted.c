@@ -8,11 +8,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 static struct {
@@ -80,16 +84,33 @@ const char *misleads_git(const Run *run) {
 }
 
 static int open_directory(const char *path) {
-    int place = open_again(path), fd = place < 0 ? -1 : openat(place, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS};
+    int fd = (int)syscall(SYS_openat2, AT_FDCWD, near(path), &how, sizeof how);
+    if (fd < 0 && errno == EACCES && (fd = open_again(path)) >= 0) {
+        int place = fd;
+        fd = openat(place, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        close(place);
+    }
     if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
         say("%s cannot be looked at (%s): read what links are in it.", path, strerror(errno));
-    if (place >= 0) close(place);
     return fd;
 }
 
-/* `moved`: the directory may have been moved here with the links that are in it. Those below are added to `rest`; what is
- * too long for a path git outside cannot reach. */
-static void take_links(const Run *run, int fd, const char *path, bool moved, bool top, List *rest) {
+/* Whether the links of a directory tell how many directories are in it. */
+static bool counts_directories(int fd) {
+    struct statfs info;
+    return !fstatfs(fd, &info) &&
+           (info.f_type == EXT4_SUPER_MAGIC || info.f_type == XFS_SUPER_MAGIC || info.f_type == TMPFS_MAGIC);
+}
+
+typedef struct {
+    const Run *run;
+    bool counted;
+    List rest; /* directories, each followed by "moved" if it may have been moved here with the links that are in it */
+} Walk;
+
+/* What is too long for a path git outside cannot reach. */
+static void take_links(Walk *walk, int fd, const char *path, bool moved, bool top) {
     static const char *const OTHERS[] = {"objects", "hooks", "modules"}; /* data; guarded; git directories of their own */
     DIR *directory = fdopendir(fd);
     struct dirent *entry;
@@ -97,29 +118,29 @@ static void take_links(const Run *run, int fd, const char *path, bool moved, boo
     while (directory && (entry = readdir(directory))) {
         const char *name = entry->d_name;
         if (!strcmp(name, ".") || !strcmp(name, "..")) continue;
-        if ((entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN) && is_new_link(run, dirfd(directory), name, moved)) {
+        if ((entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN) && is_new_link(walk->run, dirfd(directory), name, moved)) {
             bool removed = !unlinkat(dirfd(directory), name, 0);
             say("%s/%s became a link in the cage and %s: git outside would have written where it leads.", path, name,
                 removed ? "was removed" : "must be removed by you");
         }
+        struct stat info;
         bool other = entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN;
         for (size_t i = 0; top && i < sizeof OTHERS / sizeof *OTHERS; i++) other |= !strcmp(name, OTHERS[i]);
-        if (!other) add(rest, text("%s/%s", path, name)), add(rest, moved ? "moved" : "");
+        if (other || fstatat(dirfd(directory), name, &info, AT_SYMLINK_NOFOLLOW)) continue;
+        bool now_moved = moved || is_new(walk->run, &info);
+        if (!now_moved && info.st_nlink == 2 && walk->counted) continue; /* nothing was made in it, and no directory is in it */
+        add(&walk->rest, text("%s/%s", path, name)), add(&walk->rest, now_moved ? "moved" : "");
     }
     if (directory) closedir(directory);
 }
 
 void take_links_away(const Run *run) {
     for (size_t i = 0; i < count; i++) {
-        List rest = {0};
         int fd = open_directory(gits[i].git);
-        if (fd >= 0) take_links(run, fd, gits[i].git, false, true, &rest);
-        for (size_t at = 0; at < rest.count; at += 2) { /* grows meanwhile */
-            struct stat info;
-            if ((fd = open_directory(rest.at[at])) < 0) continue;
-            bool moved = *rest.at[at + 1] || fstat(fd, &info) || is_new(run, &info);
-            take_links(run, fd, rest.at[at], moved, false, &rest);
-        }
-        free(rest.at);
+        Walk walk = {.run = run, .counted = fd >= 0 && counts_directories(fd)};
+        if (fd >= 0) take_links(&walk, fd, gits[i].git, false, true);
+        for (size_t at = 0; at < walk.rest.count; at += 2) /* grows meanwhile */
+            if ((fd = open_directory(walk.rest.at[at])) >= 0) take_links(&walk, fd, walk.rest.at[at], *walk.rest.at[at + 1], false);
+        free(walk.rest.at);
     }
 }
