@@ -1,4 +1,4 @@
-"""Links that the cage leaves in a git directory: git outside also removes what they lead to."""
+"""Links that the cage leaves: in a git directory, where git outside also removes what they lead to, and in its cache."""
 
 from __future__ import annotations
 
@@ -32,3 +32,16 @@ def test_nothing_that_a_link_leads_to_is_removed(world: World, place: str) -> No
     else:
         (kept / "file").unlink()
     kept.rmdir()
+
+
+@pytest.mark.parametrize("leads", ["/nowhere", "../projects", "../plain"])
+def test_a_link_in_the_cache_stops_and_covers_nothing(world: World, leads: str) -> None:
+    """The cage made it before the host had anything of that name."""
+    name = f"later-{Path(leads).name}"
+    assert world.caged("bash", "-c", f"ln -s {leads} ~/.cache/{name}").returncode == 0
+    (real := world.home / ".cache" / name).mkdir()
+    (real / "of the host").write_text("x")
+    world.give(real)
+    done = world.caged("bash", "-c", f"readlink ~/.cache/{name}; touch new; ls ~/projects ~/plain")
+    assert done.returncode == 0 and done.stdout.splitlines()[0] == leads, done
+    assert (world.projects / "new").exists() and "of the host" not in done.stdout
