@@ -1,4 +1,4 @@
-"""Links that the cage leaves: in a git directory, where git outside also removes what they lead to, and in its cache."""
+"""Links that the cage leaves: in a git directory, where git outside empties what they lead to, and in its cache."""
 
 from __future__ import annotations
 
