@@ -28,9 +28,12 @@ static const char *const TOOLCHAINS[] = {
 };
 /* Hidden even where a setting shows what is around them. */
 static const char *const CREDENTIALS[] = {
-    ".config/slack-gate",         ".config/spikybot", ".config/git/credentials", ".bun/install/.npmrc",
-    ".sdkman/etc/config",         ".julia/servers",   ".julia/logs", ".npm-global/etc/npmrc",   ".nvm/versions/node/*/etc/npmrc",
-    ".local/share/uv/credentials"};
+    ".config/slack-gate", ".config/spikybot", ".config/git/credentials", ".bun/install/.npmrc", ".sdkman/etc/config",
+    ".julia/servers", ".julia/logs", ".conda/condarc", ".conda/.condarc", ".pyenv/versions/*/pip.conf", ".npm-global/etc/npmrc",
+    ".nvm/versions/node/*/etc/npmrc", ".volta/tools/image/node/*/etc/npmrc", ".asdf/installs/nodejs/*/etc/npmrc",
+    ".local/share/mise/installs/node/*/etc/npmrc", ".local/share/fnm/node-versions/*/installation/etc/npmrc",
+    ".local/share/uv/credentials",
+};
 
 enum { MOST_ROUNDS = 1 << 22 }; /* an older cage may go on writing to what is removed */
 

@@ -23,6 +23,10 @@ SECRETS = (
     ".config/rclone/rclone.conf", ".terraform.d/credentials.tfrc.json", ".password-store/mail.gpg", ".env",
     ".local/share/uv/credentials/credentials.toml", ".bun/install/.npmrc", ".sdkman/etc/config",
     ".npm-global/etc/npmrc", ".nvm/versions/node/v22.0.0/etc/npmrc", ".julia/servers/pkg.example.org/auth.toml",
+    ".julia/logs/repl_history.jl", ".conda/condarc", ".conda/.condarc", ".pyenv/versions/3.11.2/pip.conf",
+    ".volta/tools/image/node/22.0.0/etc/npmrc", ".asdf/installs/nodejs/22.0.0/etc/npmrc",
+    ".local/share/mise/installs/node/22.0.0/etc/npmrc",
+    ".local/share/fnm/node-versions/v22.0.0/installation/etc/npmrc",
 )  # fmt: skip
 ENVIRONMENT = {
     "SLACK_BOT_TOKEN": LOOT, "SBX_GATE_KEY": LOOT, "MYAPP_SETTING": LOOT, "dotted.name": LOOT, "NODE_AUTH_TOKEN": LOOT,
