@@ -117,7 +117,7 @@ def wrapped(
     Without `allowed` whatever they are: to know whether it could be. Each look finds what is written then.
 
     Network git runs by the wrapper, local git in the cage; in a green line also outside where the cage is a loss to it.
-    `others` gives the words that start any other command, None for its own, and may raise Gated. All else stays.
+    `others` gives the words that start what runs elsewhere, None for its own; it may raise Gated. All else stays.
     """
     if event.command is None or not event.rewritable or not {"sbox", "git", "python3"} <= programs.keys():
         return None
@@ -131,16 +131,19 @@ def wrapped(
         return None
 
     def words(argv: tuple[str, ...]) -> tuple[str, ...] | None:
-        if argv[0] != "git":
-            return others(argv) if others else None
+        if argv[0] != "git" or (not caged and not _is_network(argv)):
+            start = others(argv) if others else None
+            if start is None and argv[0] == "git":
+                raise policy.Gated("the agent's PATH would say which git that is")
+            return start
         if not _is_network(argv):
-            return (programs["sbox"], programs["git"]) if caged else (programs["git"],)
+            return programs["sbox"], programs["git"]
         made = net_git.plan(argv, event.cwd)
         if allowed is not None and not set(allowed).issuperset(_words(made)):
             raise policy.Gated("a remote is another one by now")
         agreed = [" ".join(remote) for remote in made.remotes]
-        start = (programs["python3"], "-I", "-S", WRAPPER, programs["sbox"], programs["git"])
-        return (*start, *agreed, "--", "git")
+        wrapper = (programs["python3"], "-I", "-S", WRAPPER, programs["sbox"], programs["git"])
+        return (*wrapper, *agreed, "--", "git")
 
     try:
         if policy.current_place().reached(WRAPPER):

@@ -71,7 +71,7 @@ class Released:
         """
 
         def others(argv: tuple[str, ...]) -> tuple[str, ...] | None:
-            if not remembered or argv[0] in BUILTINS:
+            if argv[0] != "git" and (not remembered or argv[0] in BUILTINS):
                 return None
             alone = cage_policy.shown(argv)
             words = self._words_of(argv[0]) if rules.released(event, alone) == alone else None

@@ -244,6 +244,30 @@ async def test_a_rule_for_another_remote_or_another_place_is_none_for_it(
             assert await answer(one, line.format(house.repo), house.outside / "app") is None
 
 
+async def test_git_that_stays_outside_starts_nothing_by_the_agents_path(
+    house: House, remote: Path, tmp_path: Path
+) -> None:
+    """In a green line it may, and finds the person's own filter by its PATH."""
+    (house.home / ".mine").mkdir()
+    (house.home / ".mine" / "ignore").write_text("")  # out of the cage's sight
+    with (house.home / ".gitconfig").open("a") as file:
+        file.write('[core]\n\texcludesfile = ~/.mine/ignore\n[filter "lfs"]\n\tclean = git-lfs clean -- %f\n')
+    (house.repo / ".gitattributes").write_text("*.bin filter=lfs\n")
+    (house.repo / "x.bin").write_text("x")
+    (house.repo / "venv").mkdir()
+    shutil.copy(payload(house), house.repo / "venv" / "git-lfs")
+    line = "git add -A && git ls-remote"
+    async with gate(tmp_path) as one:
+        await one.click(await one.asked(one.event(line, str(house.repo), rewritable=True)), Choice.ALWAYS)
+        approved = (await one.answer()).command or ""
+        for command in (approved, await released(one, line, house.repo)):
+            run(f"PATH={house.repo}/venv:$PATH; {command}", house)
+            assert not (house.home / "mark").exists(), command
+            (house.repo / ".git" / "index").unlink()
+    run(f"PATH={house.repo}/venv:$PATH; {line}", house)
+    assert (house.home / "mark").exists()
+
+
 async def test_what_the_settings_have_run_in_the_cage_goes_there_whole(
     house: House, remote: Path, tmp_path: Path
 ) -> None:

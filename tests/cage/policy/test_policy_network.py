@@ -356,7 +356,9 @@ def test_what_cannot_be_rewritten_or_trusted(house: House, remote: Path, monkeyp
 
 
 def test_local_git_that_is_not_for_the_cage_stays_outside(house: House, remote: Path) -> None:
-    text = network_git.wrapped(event(house, "git branch -D other && git push"), PROGRAMS) or ""
+    line = event(house, "git branch -D other && git push")
+    assert network_git.wrapped(line, PROGRAMS) is None  # by the agent's PATH it never starts
+    text = network_git.wrapped(line, PROGRAMS, None, lambda argv: (GIT,)) or ""
     assert text.startswith(f"{GIT} branch -D other && {PROGRAMS['python3']} -I -S ")
 
 
