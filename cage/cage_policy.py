@@ -640,21 +640,24 @@ def _judge_file(tool: str, fields: dict[str, Any]) -> Verdict:
         raise Gated("the call names no file, or has fields that are not known")
     if path[:1] != "/" or path[-1:] in ("/", " ") or not path.isprintable():  # agents cut off a blank
         raise Gated("the path is not a plain absolute one", "give the absolute path", path[:200])
-    for reading in _readings(path):
+    for reading in readings(path):
         _judge_target(path, _resolve(reading), current_place())
     return Verdict("green", path, "a file in the green zone")
 
 
-def _readings(path: str) -> Iterator[str]:
+def readings(path: str) -> Iterable[str]:
     """As the kernel reads it, and as agents do before they open it: without NAME/.., with accents composed."""
-    yield path
     plain = os.path.normpath(path)
-    if plain != path:
-        yield plain
-    if not path.isascii():  # by now it is known to be no longer than the kernel takes: composing takes quadratic time
-        import unicodedata
+    return dict.fromkeys([path, plain, composed(plain)])
 
-        yield unicodedata.normalize("NFC", plain)
+
+def composed(path: str) -> str:
+    """To the kernel that is another name. It takes quadratic time: no file has a name of more characters."""
+    if path.isascii():
+        return path
+    import unicodedata
+
+    return "/".join([unicodedata.normalize("NFC", name) if len(name) <= 1024 else name for name in path.split("/")])
 
 
 def _judge_target(path: str, real: str, place: Place) -> None:

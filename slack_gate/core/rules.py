@@ -172,7 +172,8 @@ def _means_the_same_anywhere(event: ToolEvent) -> bool:
     behind a link that caged code can write is another one as soon as that leads elsewhere."""
     field, _ = cage_policy.FILE_TOOLS.get(event.tool, ("", None))
     path = str(event.tool_input.get(field, "")).partition("\0")[0]
-    return not field or (path.startswith("/") and _stays(path))
+    plain = path.startswith("/") and path == path.strip()  # agents open it without blanks
+    return not field or (plain and all(map(_stays, cage_policy.readings(path))))
 
 
 def _stays(path: str) -> bool:

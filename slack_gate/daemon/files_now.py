@@ -13,6 +13,7 @@ from slack_gate.core.change import FileNow
 from slack_gate.core.event import ToolEvent
 from slack_gate.core.reach import may_hold_secrets
 from slack_gate.core.request import Request
+from slack_gate.daemon.paths import opened
 
 MAX_FILE = 256 * 1024  # bytes of a file that is shown
 KEPT = 2000  # calls whose files are remembered; of more, the oldest are not shown
@@ -64,7 +65,9 @@ class FilesNow:
         """The file, and what tells this content from another one."""
         try:
             # Not to wait for a writer, should it be a FIFO.
-            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb") as file:
+            with open(
+                os.open(os.path.normpath(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb"
+            ) as file:
                 status = os.fstat(file.fileno())
                 # Where the descriptor leads, not where the name did: links may have been changed since it was judged.
                 real = os.readlink(f"/proc/self/fd/{file.fileno()}")
@@ -92,9 +95,10 @@ class FilesNow:
 
 
 def path_of(event: ToolEvent) -> str | None:
-    """The file that the call would change; None where it names none."""
+    """The file that the call would change, as its agent opens it; None where it names none."""
     field, _ = cage_policy.FILE_TOOLS.get(event.tool, ("", None))
     path = event.tool_input.get(field) if field else None
     if not isinstance(path, str) or not path or "\0" in path:
         return None
+    path = opened(path)
     return os.path.join(event.cwd, os.path.expanduser(path) if path[:2] == "~/" else path)

@@ -13,8 +13,10 @@ MAX_PLACE = 100  # of a place that a card names
 
 
 def leads_of(event: ToolEvent) -> Mapping[str, str]:
-    """The working directory and the file that a tool changes, with every link followed."""
-    return {what: os.path.realpath(path) for what, path in _named(event).items()}
+    """The working directory and the file that a tool changes, with every link followed; of a file agents strike out
+    NAME/.. before."""
+    named = _named(event).items()
+    return {what: os.path.realpath(os.path.normpath(path) if what == "file" else path) for what, path in named}
 
 
 def led_elsewhere(event: ToolEvent) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote
@@ -17,7 +16,7 @@ from urllib.parse import unquote
 from cage import cage_policy
 from slack_gate.core.event import ToolEvent
 from slack_gate.daemon import words
-from slack_gate.daemon.paths import Paths, Unclear, is_inside
+from slack_gate.daemon.paths import Paths, Unclear, is_inside, opened
 from slack_gate.install.layout import Layout
 
 # These read everything below the directory they are given.
@@ -26,9 +25,6 @@ MAX_TEXTS = 10_000
 _MAX_VALUES = 400_000  # of a JSON input, about a tenth of a second
 _GLOB = re.compile(r"[*?\[{]")
 _FILE_URL = re.compile(r"file:(?://[^/]*)?([^?#]*)", re.IGNORECASE)
-_BLANKS = "".join(
-    map(chr, (*range(9, 14), 32, 160, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000, 0xFEFF))
-)
 _SETTINGS = re.compile(r".*/\.claude(?:/settings[^/]*\.json)?", re.DOTALL)
 _TOO_MANY = f"This call holds more than {MAX_TEXTS} different texts, too many to look through for paths."
 
@@ -157,22 +153,12 @@ def _different(texts: Iterable[str]) -> list[str]:
 def _spelled(text: str) -> Iterator[str]:
     """What `text` could mean as a path: itself, a glob's literal beginning, a file URL's path; each as it stands, and
     as agents open it, without blanks around it and with accents composed."""
-    for spelled in dict.fromkeys((text, _opened(text))):
+    for spelled in dict.fromkeys((text, opened(text))):
         yield spelled
         if _GLOB.search(spelled):
             yield _literal(spelled)
         if url := _FILE_URL.match(spelled):
             yield unquote(url[1])
-
-
-def _opened(text: str) -> str:
-    text = text.strip(_BLANKS)
-    return text if text.isascii() else "/".join(map(_composed, text.split("/")))
-
-
-def _composed(name: str) -> str:
-    """Takes quadratic time; of more characters than that no name of a file is composed."""
-    return unicodedata.normalize("NFC", name) if len(name) <= 1024 else name
 
 
 def _literal(pattern: str) -> str:

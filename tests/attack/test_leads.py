@@ -57,6 +57,11 @@ async def test_where_a_link_leads_is_said(tmp_path: Path) -> None:
         call = {"file_path": f"{tmp_path}/app/notes", "content": "x"}
         request = await d.asked(d.event(tool="Write", tool_input=call, cwd=f"{tmp_path}/app"))
         assert f"its file leads to {precious}/.bashrc;" in plain(card(request).blocks)
+        (tmp_path / "app" / "caf\u00e9").symlink_to(precious / ".bashrc")
+        for spelled in ("notes ", "notes\u00a0\t", "cafe\u0301", "build/../notes"):  # as agents open them
+            call = {"file_path": f"{tmp_path}/app/{spelled}", "content": "x"}
+            request = await d.asked(d.event(tool="Write", tool_input=call, cwd=f"{tmp_path}/app"))
+            assert f"its file leads to {precious}/.bashrc;" in plain(card(request).blocks), spelled
         for path in (f"{tmp_path}/app", f"{tmp_path}/./app//", "/", f"{tmp_path}/none"):
             assert "leads to" not in (await d.asked(d.event("rm -rf x", cwd=path))).why
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cage import cage_policy
 from slack_gate.core.answer import Answer
+from slack_gate.core.event import ToolEvent
 from slack_gate.core.request import Choice, Request
+from slack_gate.core.rules import keys_to_remember
 from slack_gate.daemon.house import Caller
 from tests.daemon.desk import SECOND, Desk, desk
 
@@ -92,3 +95,15 @@ async def test_a_client_with_no_time_left_is_not_a_broken_database(tmp_path: Pat
     async with desk(tmp_path) as d:
         found = await d.gate.submit(d.event(), Caller("c" * 32, float(number)))
         assert isinstance(found, Answer | Request)
+
+
+@pytest.mark.parametrize("spelled", ["note ", "cafe\u0301"])
+def test_a_file_that_agents_open_by_another_name(spelled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they open is a link of caged code's: where it leads by then is not what a person said Always to."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (project := tmp_path / "projects" / "app").mkdir(parents=True)
+    event = ToolEvent("claude-code", "s", "t", "Write", {"file_path": f"{project}/{spelled}", "content": ""}, "/srv")
+    assert keys_to_remember(replace(event, tool_input={"file_path": f"{project}/plain", "content": ""}))
+    for name in ("note", "caf\u00e9"):
+        (project / name).symlink_to(tmp_path / "elsewhere")
+    assert keys_to_remember(event) == ()
