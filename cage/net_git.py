@@ -22,6 +22,7 @@ if __name__ == "__main__":
     sys.path.append(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 
 from cage import cage_policy as policy
+from cage import moves
 
 REFUSED = 125
 WHERE = "/var/tmp"  # noqa: S108  (readable in the cage and not writable there; the directory made in it is private)
@@ -50,8 +51,8 @@ class Plan:
     upstream: str  # text to append to the configuration
 
 
-def plan(argv: tuple[str, ...], cwd: str) -> Plan:
-    """Raises Gated where the call is not green, or cannot be done whole in this way."""
+def plan(argv: tuple[str, ...], cwd: str, branch: str = "") -> Plan:
+    """Raises Gated where the call is not green, or cannot be done whole in this way. `branch`: not the one it is on."""
     call = policy.parse_git(argv)
     if call.table is not policy.NETWORK:
         raise policy.Gated("git " + call.sub + " does not need the network")
@@ -67,7 +68,7 @@ def plan(argv: tuple[str, ...], cwd: str) -> Plan:
     if odd or not repository.common.isprintable():
         raise policy.Gated("the repository's configuration or path is written in an unusual way")
     own = policy.own_config(place)
-    branch = _branch(repository)
+    branch = branch or _branch(repository)
     names = _names(call, repository, branch, own)
     # named even where the agent named none: so it is this one whatever else is configured by then
     for url in (url for name in names for url in repository.remotes[name]):
@@ -197,12 +198,23 @@ class Run:
             return done
         if self.plan.upstream:
             append(self.plan.repository.common, self.plan.upstream)
-        code = self._caged(*self.plan.inside).returncode if self.plan.inside else 0
+        code = self._pulled() if self.plan.inside else 0
         heads = os.path.join(self.private, "FETCH_HEAD")
         if os.path.exists(heads):
             top, gitdir = self.plan.repository.top, self.plan.repository.gitdir
             _must(_run([self.sbox, "cp", heads, gitdir + "/FETCH_HEAD"], top, dict(os.environ)))
         return code
+
+    def _pulled(self) -> int:
+        """Git in the cage merges or rebases what came, after it was asked which files it would change."""
+        words = tuple(self.plan.inside)
+        settings = policy.own_config(policy.current_place()) + self.plan.repository.settings
+        asked = moves.questions(policy.parse_git(("git", *words)), settings)
+        whole = moves.start(self.sbox, sys.executable, policy.current_place())
+        if not asked or not whole:
+            return self._caged(*words).returncode
+        line = [*whole, *asked, "--", self.git, *words]
+        return _run(line, self.plan.repository.top, dict(os.environ)).returncode
 
     def _bring(self, before: dict[str, str]) -> None:
         """Refs and objects that are new outside, fetched by git in the cage; what was pruned goes there too."""

@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Mapping
 
 from cage import cage_policy
-from slack_gate.core.caged import LINKS, in_cage, works_caged
+from slack_gate.core.caged import LINKS, caged_words, in_cage, works_caged
 from slack_gate.core.event import ToolEvent
+from slack_gate.core.respell import reworded
 
 LONGEST = 32_768  # characters
 # Begins a command that is to be asked, not caged. To a shell it does nothing.
@@ -68,8 +70,11 @@ def asks_outside(command: str) -> bool:
     return command.lstrip().startswith(UNCAGED)
 
 
-def caged_first(event: ToolEvent) -> str | None:
-    """`sbox bash -c` with exactly the text of this gated call, or None where it is to be asked."""
+def caged_first(event: ToolEvent, programs: Mapping[str, str]) -> str | None:
+    """`sbox bash -c` with the text of this gated call, or None where it is to be asked.
+
+    It is exactly that text, but for git that moves files: `whole_git.py` starts it.
+    """
     command = event.command
     if command is None or not event.rewritable or event.unusual_flags:
         return None
@@ -77,23 +82,30 @@ def caged_first(event: ToolEvent) -> str | None:
         return None
     if asks_outside(command) or not in_cage(event.cwd):
         return None
-    segments = cage_policy.read(command)
-    outward = _text_is_outward(command, event.cwd) if segments is None else _line_is_outward(segments, event.cwd)
-    if outward or "://" in command or _names_hidden(command):
+    text = _inward(command, event.cwd, programs)
+    if text is None or "://" in command or _names_hidden(command):
         return None
-    caged = f"sbox bash -c {shlex.quote(command)}"
-    if [segment.argv for segment in cage_policy.read(caged) or []] != [("sbox", "bash", "-c", command)]:
+    caged = f"sbox bash -c {shlex.quote(text)}"
+    if [segment.argv for segment in cage_policy.read(caged) or []] != [("sbox", "bash", "-c", text)]:
         return None
     green = cage_policy.classify(event.tool, {**event.tool_input, "command": caged}, event.cwd) == "green"
     return caged if green else None
 
 
-def _line_is_outward(segments: list[cage_policy.Segment], cwd: str) -> bool:
+def _inward(command: str, cwd: str, programs: Mapping[str, str]) -> str | None:
+    """The text to run in the cage; None where its work lies outside."""
+    segments = cage_policy.read(command)
+    if segments is None:
+        return None if _text_is_outward(command, cwd) else command
     line = [segment.argv for segment in segments]
     git = [argv for argv in line if _name(argv[0]) == "git"]
-    if all(argv[0] in _STATE for argv in line) or (git and not works_caged(git, cwd, LINKS)):
-        return True
-    return any(_is_outward(argv) for argv in line if argv not in git)  # git's own words are known by now
+    caged = caged_words(git, cwd, programs, LINKS) if git else {}
+    if caged is None or all(argv[0] in _STATE for argv in line):
+        return None
+    if any(_is_outward(argv) for argv in line if argv not in git):  # git's own words are known by now
+        return None
+    asked = {argv: words[1:] for argv, words in caged.items() if len(words) > len(("sbox", "git"))}
+    return reworded(command, asked.get) if asked else command
 
 
 def _text_is_outward(text: str, cwd: str) -> bool:

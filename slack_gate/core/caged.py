@@ -4,21 +4,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from cage import cage_policy as policy
+from cage import moves
 from cage.net_git import is_branch, is_in_cage
 from slack_gate.core.event import ToolEvent
 from slack_gate.core.literal import literal
-from slack_gate.core.respell import MANY, respelled
+from slack_gate.core.respell import MANY, reworded
 
 # Settings with which git in the cage would not do all that it does outside, but for these values.
 _UNFIT_VALUES = {
     "extensions.partialclone": frozenset[str](),
     "remote.*.promisor": policy.OFF,
 }  # it would fetch what is missing
-_UNFIT_TO_MOVE = frozenset(["core.hookspath", "submodule.recurse"])  # what the cage guards may lie in git's way
-_GUARDED_IN_TREES = (".claude", ".mcp.json", ".vscode", ".idea", ".envrc")  # the cage's own list, at a repository's top
 _UNSEEN_KINDS = frozenset("credential url http remote alias mergetool difftool gui user gpg safe".split())
 _SAME_ANYWHERE = frozenset(
     """GIT_TERMINAL_PROMPT GIT_OPTIONAL_LOCKS GIT_CONFIG_NOSYSTEM GIT_MERGE_AUTOEDIT GIT_PAGER GIT_EDITOR GIT_ASKPASS
@@ -28,8 +27,8 @@ _INCLUDES = ("include", "includeif")
 LINKS = frozenset(["rm", "mv"])  # they follow links in the working tree, so they are no green git
 
 
-def caged_git(event: ToolEvent, git: str) -> str | None:
-    """A line of local git with `sbox` before each `git` (the absolute path of it), or None where it is not to be caged.
+def caged_git(event: ToolEvent, programs: Mapping[str, str]) -> str | None:
+    """A line of local git with `sbox` by its name before each `git`, or None where it is not to be caged.
 
     In the cage nothing that the repository holds gets out, so what it holds is no reason to ask.
     """
@@ -37,9 +36,10 @@ def caged_git(event: ToolEvent, git: str) -> str | None:
         return None
     text = literal(event.command)
     line = [segment.argv for segment in policy.read(text) or []]
-    if not line or any(argv[0] != "git" for argv in line) or not works_caged(line, event.cwd):
+    if not line or any(argv[0] != "git" for argv in line):
         return None
-    return _green(event, respelled(text, {"git": ("sbox", git)}))
+    words = caged_words(line, event.cwd, programs)
+    return None if words is None else _green(event, reworded(text, lambda argv: ("sbox", *words[argv][1:])))
 
 
 def _green(event: ToolEvent, command: str | None) -> str | None:
@@ -50,24 +50,62 @@ def _green(event: ToolEvent, command: str | None) -> str | None:
     return command if policy.classify(event.tool, changed, event.cwd) == "green" else None
 
 
+def caged_words(
+    line: Iterable[tuple[str, ...]], cwd: str, programs: Mapping[str, str], besides: frozenset[str] = frozenset()
+) -> dict[tuple[str, ...], tuple[str, ...]] | None:
+    """The words that start each of these git commands in the cage; None where `works_caged` would be False.
+
+    One that moves files goes through `whole_git.py`, which finds out first whether it would meet what the cage guards.
+    """
+    if not {"sbox", "git"} <= programs.keys():
+        return None
+    sbox, git = programs["sbox"], programs["git"]
+    try:
+        whole = moves.start(sbox, programs.get("python3", ""), policy.current_place())
+    except (policy.Gated, OSError, ValueError):
+        return None
+    asked = _questions(line, cwd, besides, bool(whole))
+    if asked is None:
+        return None
+    return {argv: (*whole, *questions, "--", git) if questions else (sbox, git) for argv, questions in asked.items()}
+
+
 def works_caged(line: Iterable[tuple[str, ...]], cwd: str, besides: frozenset[str] = frozenset()) -> bool:
-    """Are these git commands green but for what the repository holds, and is the cage no loss to them?
+    """Are these git commands green but for what the repository holds, and is the cage no loss to them as they stand?
 
     The gate then runs them in the cage, where nothing planted gets out. `besides`: further subcommands that count as
     green. False is no verdict: `classify` gives that.
     """
+    return _questions(line, cwd, besides, False) is not None
+
+
+def _questions(
+    line: Iterable[tuple[str, ...]], cwd: str, besides: frozenset[str], asks: bool
+) -> dict[tuple[str, ...], tuple[str, ...]] | None:
+    """What is to be asked before each of these commands, where it `asks` at all; None where it is not to be caged."""
     try:
         place, here = policy.current_place(), policy.directory_of(cwd)
         calls = [policy.parse_git(argv) for argv in line]
         if len(calls) > MANY:  # each has its repository's settings read
-            return False
+            return None
         own = policy.own_config(place)
-        if any(call.sub not in besides for call in calls if call.sub in LINKS):
-            return False
-        moving = sum(map(_moves_files, calls))  # a second one meets what the first brought, guarded
-        return moving < 2 and _is_same_in_cage(place) and all(_works_caged(call, own, place, here) for call in calls)
+        if any(call.sub not in besides for call in calls if call.sub in LINKS) or not _is_same_in_cage(place):
+            return None
+        found: dict[tuple[str, ...], tuple[str, ...]] = {}
+        blind = False
+        for call in calls:
+            repository, settings = _fit(call, own, place, here)
+            asked: tuple[str, ...] | None = ()
+            if _moves_files(call):
+                asked = moves.questions(call, settings) if asks else None
+                blind = blind or asked is None
+                if _cannot_move(repository, settings, asked is None):
+                    return None
+            found[call.argv] = asked or ()
+        # without a question a second one meets what the first brought, guarded
+        return None if blind and sum(map(_moves_files, calls)) > 1 else found
     except (policy.Gated, OSError, ValueError):
-        return False
+        return None
 
 
 def in_cage(directory: str) -> bool:
@@ -87,28 +125,37 @@ def _is_same_in_cage(place: policy.Place) -> bool:
     return not (unseen or config_home != place.home + "/.config" or any(_is_hidden(file, place) for file in files))
 
 
-def _works_caged(call: policy.Git, own: policy.Config, place: policy.Place, here: str) -> bool:
+def _fit(
+    call: policy.Git, own: policy.Config, place: policy.Place, here: str
+) -> tuple[policy.Repository, policy.Config]:
+    """Its repository and all settings; raises Gated where the cage would be a loss to it."""
     if call.sub not in LINKS:
         policy.judge_git_words(call, place, here)
     directory = os.path.realpath(os.path.join(here, *call.directories))
     if call.table is policy.NETWORK or call.sub in ("version", "worktree list") or _opens_editor(call):
-        return False
+        raise policy.Gated("it is no work for the cage")
     repository = policy.find_repository(directory, place)
     top, common = repository.top, repository.common
     if not all(is_in_cage(path, place) for path in (os.path.realpath(here), directory, top, repository.gitdir, common)):
-        return False
+        raise policy.Gated("the cage has another directory there")
     local = policy.local_config(repository)
     settings = own + local
     if any(policy.full_key(section, "")[0] in _INCLUDES for section, _, _ in local):
-        return False
+        raise policy.Gated("its configuration is not wholly read")
     if os.path.lexists(common + "/objects/info/alternates") or any(_is_unfit(*one, place) for one in settings):
-        return False
-    if _moves_files(call):
-        guarded = [top + "/" + name for name in _GUARDED_IN_TREES] + [common + "/lfs"]
-        named = any(section + "." + name in _UNFIT_TO_MOVE for section, name, _ in settings)
-        if named or any(os.path.lexists(path) for path in guarded):
-            return False
-    return not (policy.signs(call, settings) or _writes_config(call, repository, settings))
+        raise policy.Gated("it needs what the cage does not have")
+    if policy.signs(call, settings) or _writes_config(call, repository, settings):
+        raise policy.Gated("it signs, or writes the configuration")
+    return repository, settings
+
+
+def _cannot_move(repository: policy.Repository, settings: policy.Config, blind: bool) -> bool:
+    """May something be in the way of moving files here? `blind`: nothing finds out in the cage what it would change."""
+    named = {section + "." + name for section, name, _ in settings}
+    if "submodule.recurse" in named or os.path.lexists(repository.common + "/lfs"):
+        return True
+    guarded = (repository.top + "/" + name for name in policy.GUARDED_NAMES if name != ".git")
+    return blind and ("core.hookspath" in named or any(map(os.path.lexists, guarded)))
 
 
 def _moves_files(call: policy.Git) -> bool:

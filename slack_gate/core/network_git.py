@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from cage import cage_policy as policy
 from cage import net_git
 from slack_gate.core.cage_first import asks_outside
-from slack_gate.core.caged import LINKS, works_caged
+from slack_gate.core.caged import LINKS, caged_words
 from slack_gate.core.event import ToolEvent
 from slack_gate.core.literal import literal
 from slack_gate.core.respell import MANY, reworded
@@ -38,8 +38,22 @@ def _remotes(event: ToolEvent) -> tuple[tuple[str, ...], ...]:
     line = _network(event)
     if len(line) > MANY:  # each has its repository judged
         raise policy.Gated(f"it speaks to a remote more than {MANY} times")
-    plans = [net_git.plan(argv, event.cwd) for argv in line]
+    plans = [_plan(argv, event) for argv in line]
     return tuple(dict.fromkeys(words for made in plans for words in _words(made)))
+
+
+def _plan(argv: tuple[str, ...], event: ToolEvent) -> net_git.Plan:
+    """On the branch that stands by then, by git before it in the line. The wrapper looks again."""
+    line = _line(event)
+    where, branch = policy.parse_git(argv).directories, ""
+    for call in (
+        policy.parse_git(other) for other in line[: line.index(argv)] if _sub(other) in ("checkout", "switch")
+    ):
+        new = [value for name, value in call.options if name in ("-b", "-B", "-c", "-C", "--create", "--force-create")]
+        named = new or call.plain
+        if len(named) == 1 and named[0][:4] not in ("-", "HEAD") and call.directories == where:
+            branch = named[0]
+    return net_git.plan(argv, event.cwd, branch)
 
 
 def _words(made: net_git.Plan) -> list[tuple[str, ...]]:
@@ -126,19 +140,19 @@ def wrapped(
     line = _line(event)
     local = [argv for argv in line if argv[0] == "git" and not _is_network(argv)]
     pulls = [(*argv[: argv.index("pull")], "merge", "HEAD") for argv in line if _sub(argv) == "pull"]
-    caged = works_caged([*local, *pulls], event.cwd, LINKS)
-    if not caged and (pulls or (local and not _is_green(event))):
+    caged = caged_words([*local, *pulls], event.cwd, programs, LINKS)
+    if caged is None and (pulls or policy.brings_files(local) or (local and not _is_green(event))):
         return None
 
     def words(argv: tuple[str, ...]) -> tuple[str, ...] | None:
-        if argv[0] != "git" or (not caged and not _is_network(argv)):
+        if argv[0] != "git" or (caged is None and not _is_network(argv)):
             start = others(argv) if others else None
             if start is None and argv[0] == "git":
                 raise policy.Gated("the agent's PATH would say which git that is")
             return start
-        if not _is_network(argv):
-            return programs["sbox"], programs["git"]
-        made = net_git.plan(argv, event.cwd)
+        if caged is not None and not _is_network(argv):
+            return caged[argv]
+        made = _plan(argv, event)
         if allowed is not None and not set(allowed).issuperset(_words(made)):
             raise policy.Gated("a remote is another one by now")
         agreed = [" ".join(remote) for remote in made.remotes]

@@ -30,14 +30,14 @@ def pinned(command: str, programs: Mapping[str, tuple[str, ...]]) -> str | None:
     return respelled(command, programs)
 
 
-def placed(command: str, words_of: Callable[[str], tuple[str, ...] | None]) -> str | None:
-    """What a rule lets run, each program by the words that `words_of` starts it with; None when it knows none for one.
+def placed(command: str, words_of: Callable[[tuple[str, ...]], tuple[str, ...] | None]) -> str | None:
+    """What a rule lets run, each command by the words that `words_of` starts it with; None when it knows none for one.
 
     Caged code may have put another of that name where the agent's PATH comes first, as in a project's environment.
     """
-    names = {segment.argv[0] for segment in cage_policy.read(command) or []} - BUILTINS
-    known = {name: words for name in names if (words := words_of(name)) is not None}
-    return respelled(command, known) if len(known) == len(names) else None
+    line = {segment.argv for segment in cage_policy.read(command) or [] if segment.argv[0] not in BUILTINS}
+    known = {argv: words for argv in line if (words := words_of(argv)) is not None}
+    return reworded(command, known.get) if len(known) == len(line) else None
 
 
 def respelled(command: str, programs: Mapping[str, tuple[str, ...]]) -> str | None:

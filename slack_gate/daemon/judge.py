@@ -14,7 +14,6 @@ from typing import ClassVar
 from cage import cage_policy
 from slack_gate.core import cage_first, network_git, rules
 from slack_gate.core.answer import Answer, Ruling
-from slack_gate.core.caged import caged_git
 from slack_gate.core.display import one_line
 from slack_gate.core.event import APPROVAL, RUNS, ToolEvent
 from slack_gate.core.policy import NOTHING, Demands
@@ -84,7 +83,6 @@ class Judge:
         own_files: OwnFiles,
         policy: PolicyFile,
         released: Released,
-        git: str | None,
         executors: Sequence[str],
         cages: bool,
         cages_first: bool,
@@ -93,7 +91,6 @@ class Judge:
         self._own_files = own_files
         self._policy = policy
         self._released = released
-        self._git = git if cages else None
         self._executors = executors
         self._cages = cages
         self._cages_first = cages and cages_first
@@ -117,7 +114,7 @@ class Judge:
             return Refuse(f"This slack-gate has no {event.executor} executor set up.")
         if (why := self._stricter(demands)) is not None:
             return self._ask(event, why, demands)
-        if event.executor is None and (text := self._git_in_cage(event)) is not None:
+        if event.executor is None and (text := self._released.local_git(event)) is not None:
             return Allow(Answer(Ruling.ALLOW, "Green: local git, run in the cage.", text), *_CAGED_GIT)
         if judged.verdict == "green" and event.executor is None and not network_git.uses_network(event):
             return self._green(event, judged, demands)
@@ -198,9 +195,6 @@ class Judge:
             return demands.ask
         return f"{demands.approvals} people must approve it" if demands.approvals > 1 else None
 
-    def _git_in_cage(self, event: ToolEvent) -> str | None:
-        return None if self._git is None else self._pinned(caged_git(event, self._git))
-
     def _green(self, event: ToolEvent, judged: Judgement, demands: Demands) -> Outcome:
         if event.command is not None and _brings_files(event.command):
             return self._ask(event, "git would write files of another commit outside the cage", demands)
@@ -221,7 +215,7 @@ class Judge:
             return _by_rules(coverage, _changed(coverage.command, event))
         if event.executor is not None:
             return Ask(f"{_not_yet(event, saved, now)}it is not on the allowlist", demands)
-        text = self._pinned(cage_first.caged_first(event)) if self._cages_first else None
+        text = self._released.caged_first(event) if self._cages_first else None
         if text is not None:
             answer = Answer(Ruling.ALLOW, f"In the cage, not asked: {judged.rule}.", text, cage_first.ADVICE)
             return Allow(answer, "caged", "policy", _why(judged))
@@ -248,9 +242,6 @@ class Judge:
         if (text := self._released.network(event, coverage.remotes)) is None:
             return self._ask(event, "network git cannot run by its wrapper here", demands)
         return _by_rules(coverage, text)
-
-    def _pinned(self, text: str | None) -> str | None:
-        return None if text is None else self._released.pinned(text)
 
     def _unasked(self, event: ToolEvent, judged: Judgement) -> str | None:
         """What lets the gate run a command itself, whatever is remembered."""

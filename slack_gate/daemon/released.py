@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from cage import cage_policy
 from slack_gate.core import network_git, rules
-from slack_gate.core.cage_first import asks_outside
-from slack_gate.core.caged import works_caged
+from slack_gate.core.cage_first import asks_outside, caged_first
+from slack_gate.core.caged import caged_git, caged_words
 from slack_gate.core.event import RUNS, ToolEvent
 from slack_gate.core.inside import inside, unstartable, wrapped
 from slack_gate.core.request import Request
@@ -81,6 +81,16 @@ class Released:
 
         return network_git.wrapped(event, self._programs, allowed, others) if self._cages else None
 
+    def local_git(self, event: ToolEvent) -> str | None:
+        """A line of git that runs in the cage unasked, pinned; None where that is a loss to it."""
+        text = caged_git(event, self._programs) if self._cages else None
+        return None if text is None else self.pinned(text)
+
+    def caged_first(self, event: ToolEvent) -> str | None:
+        """A gated shell command that is tried in the cage, pinned; None where it is to be asked."""
+        text = caged_first(event, self._programs)
+        return None if text is None else self.pinned(text)
+
     def caged(self, event: ToolEvent) -> str | None:
         """The call in the cage, pinned; None where it cannot be."""
         if event.executor is not None:
@@ -140,8 +150,8 @@ class Released:
         A host that runs no other text finds the programs by the agent's PATH.
         """
         if event.rewritable:
-            git = self._caged_git(event, command)
-            return placed(command, lambda name: git if git and name == "git" else self._words_of(name))
+            git = self._caged_git(event, command) or {}
+            return placed(command, lambda argv: git.get(argv) or self._words_of(argv[0]))
         return None if planted_words(event) else self.pinned(command)
 
     def _leaves_git(self, event: ToolEvent, command: str) -> bool:
@@ -150,11 +160,10 @@ class Released:
             return False
         return rules.leaves_git(event)
 
-    def _caged_git(self, event: ToolEvent, command: str) -> tuple[str, ...] | None:
-        """The words for git in the cage, where that is no loss: what is planted after this look stays in there."""
+    def _caged_git(self, event: ToolEvent, command: str) -> dict[tuple[str, ...], tuple[str, ...]] | None:
+        """What starts each git in the cage, where that is no loss: what is planted after this look stays in there."""
         line = [segment.argv for segment in cage_policy.read(command) or [] if segment.argv[0] == "git"]
-        fits = self._cages and {"sbox", "git"} <= self._programs.keys() and line and works_caged(line, event.cwd)
-        return (self._programs["sbox"], self._programs["git"]) if fits else None
+        return caged_words(line, event.cwd, self._programs) if self._cages and line else None
 
     def edited(self, request: str, event: ToolEvent, digest: str) -> None:
         """Keeps the text that a person put in place; `digest` binds it as the request's own binds the agent's text."""

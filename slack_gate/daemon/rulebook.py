@@ -39,9 +39,7 @@ async def rulebook(settings: Settings, executors: Sequence[str] = (), launcher: 
     released = Released(programs, words_of, settings.hook_executor, launcher, cages)
     own = OwnFiles(_places(settings), guarded_places(home))
     policy = PolicyFile(settings.home / "policy.toml")
-    judge = Judge(
-        cage_policy, own, policy, released, programs.get("git"), executors, cages, cages_first=settings.cage_first
-    )
+    judge = Judge(cage_policy, own, policy, released, executors, cages, cages_first=settings.cage_first)
     return Rulebook(judge, released, sbox if cages else None)
 
 

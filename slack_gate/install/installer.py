@@ -46,6 +46,7 @@ def install_steps(home: Path, scope: Scope, project: Path, socket: Path, limit: 
     record = Record.read(layout.record)
     files = (
         (layout.sbox_proxy, "the proxy of the cage", 0o644),  # first: the new command may need what is new in it
+        (layout.whole_git, "what starts git in the cage", 0o644),
         (layout.sbox, "the cage's command", 0o755),
         (layout.policy, "the classifier", 0o644),
         (layout.helper, "the GitHub helper", 0o755),
@@ -140,7 +141,7 @@ def _foreign(layout: Layout, record: Record) -> list[Path]:
 
 
 def _single_files(layout: Layout) -> tuple[Path, ...]:
-    return (layout.command, layout.sbox, layout.sbox_proxy, layout.policy, layout.helper)
+    return (layout.command, layout.sbox, layout.sbox_proxy, layout.whole_git, layout.policy, layout.helper)
 
 
 def _copy(layout: Layout) -> None:

@@ -61,6 +61,11 @@ class Layout:
         return self.sbox.with_name("sbox_proxy.py")
 
     @property
+    def whole_git(self) -> Path:
+        """What the gate has git started by that moves files in the cage, always beside `sbox`."""
+        return self.sbox.with_name("whole_git.py")
+
+    @property
     def helper(self) -> Path:
         """The GitHub helper, where the classifier looks for it unless AGENT_TOOLS_DIR says otherwise."""
         return self.home / "work" / "gh-issue" / "gh_issue.py"

@@ -15,6 +15,9 @@ from tests.cage.policy.conftest import House, git, house, template
 __all__ = ["house", "template"]  # fixtures
 
 
+PROGRAMS = {"sbox": "/usr/bin/sbox", "git": "/usr/bin/git"}
+
+
 def event(house: House, command: Any, **changes: Any) -> ToolEvent:
     values = {"tool": "Bash", "tool_input": {"command": command}, "cwd": str(house.repo), "rewritable": True}
     return ToolEvent(**{"agent": "claude-code", "session": "s", "call": "c", **values, **changes})
@@ -83,7 +86,7 @@ ASKED = [
 
 @pytest.mark.parametrize("command", TRIED)
 def test_it_is_tried_with_exactly_its_text(command: str, house: House) -> None:
-    caged = caged_first(event(house, command))
+    caged = caged_first(event(house, command), PROGRAMS)
     assert caged is not None
     assert house.bash(command) == "gated"
     assert [segment.argv for segment in cage_policy.read(caged) or []] == [("sbox", "bash", "-c", command)]
@@ -91,7 +94,7 @@ def test_it_is_tried_with_exactly_its_text(command: str, house: House) -> None:
 
 @pytest.mark.parametrize("command", ASKED)
 def test_what_points_outside_is_asked(command: str, house: House) -> None:
-    assert caged_first(event(house, command)) is None
+    assert caged_first(event(house, command), PROGRAMS) is None
 
 
 @pytest.mark.parametrize(
@@ -109,33 +112,33 @@ def test_what_points_outside_is_asked(command: str, house: House) -> None:
     ],
 )
 def test_odd_calls_are_asked(changes: dict[str, Any], house: House) -> None:
-    assert caged_first(event(house, "make")) is not None
-    assert caged_first(event(house, "make", **changes)) is None
+    assert caged_first(event(house, "make"), PROGRAMS) is not None
+    assert caged_first(event(house, "make", **changes), PROGRAMS) is None
 
 
 def test_places_where_the_cage_is_another(house: House) -> None:
     (house.cache / "x").mkdir()
     for place in (house.cache / "x", house.outside, house.home):
-        assert caged_first(event(house, "make", cwd=str(place))) is None
+        assert caged_first(event(house, "make", cwd=str(place)), PROGRAMS) is None
 
 
 def test_a_commit_that_would_be_signed_is_asked(house: House) -> None:
     command = 'git commit -m "$(date)"'
-    assert caged_first(event(house, command)) is not None
+    assert caged_first(event(house, command), PROGRAMS) is not None
     (house.home / ".gitconfig").write_text("[commit]\n\tgpgsign = true\n")
-    assert caged_first(event(house, command)) is None
+    assert caged_first(event(house, command), PROGRAMS) is None
 
 
 def test_asking_for_the_run_outside_never_lowers_the_gate(house: House) -> None:
     for command in ("git status", "sbox ls", "ls"):
         assert house.bash(f"{UNCAGED} {command}") == "gated"
-        assert caged_git(event(house, f"{UNCAGED} {command}"), "/usr/bin/git") is None
+        assert caged_git(event(house, f"{UNCAGED} {command}"), PROGRAMS) is None
 
 
 def test_local_git_is_caged_by_its_words(house: House) -> None:
     git(house.repo, "config", "core.fsmonitor", "/nowhere/evil")
-    assert caged_git(event(house, "git  status 2>&1"), "/usr/bin/git") == "sbox /usr/bin/git  status 2>&1"
+    assert caged_git(event(house, "git  status 2>&1"), PROGRAMS) == "sbox /usr/bin/git  status 2>&1"
     for command in ("'git' status", "git status; git log", "git push", "ls", "git $X"):
-        assert caged_git(event(house, command), "/usr/bin/git") is None
+        assert caged_git(event(house, command), PROGRAMS) is None
     for changes in ({"rewritable": False}, {"tool": "Read"}, {"tool_input": {"command": "git status", "x": 1}}):
-        assert caged_git(event(house, "git status", **changes), "/usr/bin/git") is None
+        assert caged_git(event(house, "git status", **changes), PROGRAMS) is None

@@ -101,7 +101,8 @@ def test_what_is_not_certain_stays_as_it_is(text: str) -> None:
 def test_a_commit_with_such_a_message_runs_in_the_cage(house: House) -> None:
     text = f"git add -A && git commit -m {message('It works' + chr(10))}"
     event = ToolEvent("claude-code", "s", "c", "Bash", {"command": text}, str(house.repo), rewritable=True)
-    assert caged_git(event, "/usr/bin/git") == ("sbox /usr/bin/git add -A && sbox /usr/bin/git commit -m 'It works'")
+    programs = {"sbox": "/usr/bin/sbox", "git": "/usr/bin/git"}
+    assert caged_git(event, programs) == ("sbox /usr/bin/git add -A && sbox /usr/bin/git commit -m 'It works'")
     assert house.bash(text) == "gated", "by itself it runs a program outside the cage"
 
 

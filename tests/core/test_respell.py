@@ -67,7 +67,7 @@ def test_what_cannot_be_shown_is_not_rewritten(command: str) -> None:
 )
 def test_each_program_by_its_file(command: str, result: str | None) -> None:
     known = {"gh": ("E", "/usr/bin/gh"), "jq": ("E", "/usr/bin/jq"), "/opt/tool": ("E", "/opt/tool")}
-    assert placed(command, known.get) == result
+    assert placed(command, lambda argv: known.get(argv[0])) == result
 
 
 def test_a_path_with_a_blank_is_quoted() -> None:

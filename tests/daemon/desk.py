@@ -103,7 +103,7 @@ async def desk(
         words_of = Programs(programs, place, "/usr/bin:/bin").words_of
         released = Released(programs, words_of, house.hook_executor, launcher, cages)
         policy = PolicyFile(place / "policy.toml")
-        judge = Judge(cage_policy, own, policy, released, programs["git"], executors, cages, cage_first)
+        judge = Judge(cage_policy, own, policy, released, executors, cages, cage_first)
         gate = Gate(store, Wakeups(), judge, released, house, clock, _unshowable, changed)
         found = Desk(gate, store, place, clock)
         try:

@@ -88,6 +88,7 @@ def test_install_again_and_uninstall(home: Path) -> None:
     assert sbox.read_bytes().startswith(b"\x7fELF" if builds_the_program() else b"#!/bin/bash -p")
     assert stat.S_IMODE(sbox.stat().st_mode) == stat.S_IMODE(helper.stat().st_mode) == 0o755
     assert proxy.read_bytes() == (SOURCE / "cage/sbox_proxy.py").read_bytes()
+    assert (proxy.parent / "whole_git.py").read_bytes() == (SOURCE / "cage/whole_git.py").read_bytes()
     assert helper.read_bytes() == (SOURCE / "cage/gh_issue.py").read_bytes()
     assert (home / ".claude/hooks/cage_policy.py").read_bytes() == (SOURCE / "cage/cage_policy.py").read_bytes()
     for path in (script, sbox, proxy, helper, home / ".local/bin/slack-gate", settings):

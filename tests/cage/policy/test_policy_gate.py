@@ -129,11 +129,16 @@ async def test_daily_work_is_the_same_in_the_cage(command: str, house: House, tm
         assert one.log()[-1]["command"] == command
         assert (one.log()[-1]["decision"], one.log()[-1]["by"]) == ("green", "policy")
     assert said is not None
-    assert said.command == command.replace("git ", f"{QUOTED} /usr/bin/git ")
+    assert unasked(said.command) == command.replace("git ", f"{QUOTED} /usr/bin/git ")
     caged = run(said.command, house.repo, house)
     assert outside.returncode == 0, outside.stderr
     assert (caged.returncode, told(caged)) == (outside.returncode, told(outside))
     assert state(house) == left
+
+
+def unasked(command: str | None) -> str:
+    """Without the questions that git is asked before it moves files."""
+    return re.sub(r"\S+ -I -S \S+/whole_git\.py ('[^']*' )+-- ", "", command or "")
 
 
 def told(done: subprocess.CompletedProcess[str]) -> str:
@@ -259,8 +264,9 @@ async def test_git_that_cannot_work_in_the_cage_is_remembered_as_before(house: H
 UNSURE = entries(
     """ls && git push origin main; git status && ls && git fetch; git push origin main | cat; cat x && git ls-remote
     cp a.txt .git/config && git branch -d x; cp a.txt .git/config && git push origin main
-    ls && git checkout other; git checkout other && git status && ls; ls && git pull"""
+    ls && git pull"""
 )
+MOVES = ["ls && git checkout other", "git checkout other && git status && ls"]
 SURE = ["git branch -d nowhere && ls", "git status | cat"]
 
 
@@ -270,14 +276,14 @@ async def test_what_rules_for_other_places_say_of_git_is_not_enough_where_caged_
 ) -> None:
     """Which remote, which files of a commit, what was copied there before: nobody said Always to that."""
     make_repository(house.outside / "app")
-    (house.repo / ".claude").mkdir()  # what moves files does not fit the cage then
     async with desk(tmp_path, sbox=SBOX, cages=cages) as one:
-        for line in [*UNSURE, *SURE]:
+        for line in [*UNSURE, *MOVES, *SURE]:
             said = await one.gate.submit(one.event(line, str(house.outside / "app"), rewritable=True), SECOND)
             if isinstance(said, Request):
                 await one.click(said, Choice.ALWAYS)
         assert [line for line in UNSURE if await answer(one, line, house.outside / "app") is None] == []
         assert [line for line in UNSURE if await answer(one, line, house.repo)] == []
+        assert [line for line in MOVES if await answer(one, line, house.repo)] == (MOVES if cages else [])
         assert [line for line in SURE if await answer(one, line, house.repo) is None] == []
         unsure = one.event(UNSURE[0], str(house.repo), rewritable=True)
         assert bool(one.gate._judge.rememberable(unsure)) == cages  # there its remote is what a rule would be for

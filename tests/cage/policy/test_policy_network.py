@@ -221,7 +221,7 @@ def setting(*words: str) -> Callable[[House], object]:
         (setting("user.name", 'a "b"'), "git fetch"),
         (lambda house: git(house.repo, "checkout", "-q", "-b", 'x"]pushremote=/tmp/p#'), "git push -u origin HEAD"),
         (lambda house: git(house.repo, "checkout", "-q", "-b", "x\u200dy"), "git push origin HEAD"),
-        (lambda house: (house.repo / ".vscode").mkdir(), "git pull"),
+        (lambda house: (house.repo / ".git" / "lfs").mkdir(), "git pull"),
         (lambda house: (house.repo / ".git" / "HEAD").write_text("ref: refs/heads/new\n"), "git pull"),
     ],
 )
@@ -584,3 +584,31 @@ def test_settings_that_cross_the_network_are_written_anew(tmp_path: Path) -> Non
     assert (tmp_path / "new" / "HEAD").read_text() == "0" * 64 + "\n"
     assert (tmp_path / "new" / "packed-refs").read_text() == ""
     assert (tmp_path / "new" / "objects" / "info" / "alternates").read_text() == f"{tmp_path}/objects\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "fits"),
+    [
+        ("git checkout main && git pull", True),
+        ("git -C d checkout -q main && git status && git -C d pull", True),
+        ("git switch main && git checkout -- a.txt && git pull", True),
+        ("git -C d checkout main && git pull", False),  # the same one, which is not looked up
+        ("git switch -c new && git pull", False),
+        ("git checkout - && git pull", False),
+        ("git pull && git checkout main", False),
+    ],
+)
+def test_the_branch_that_stands_by_then(line: str, fits: bool, house: House, remote: Path) -> None:
+    """On this one there is nothing to pull."""
+    git(house.repo, "checkout", "-q", "-b", "alone")
+    assert (network_git.wrapped(event(house, line), PROGRAMS) is not None) == fits
+
+
+def test_what_moves_files_beside_it_stays_in_the_cage(house: House, remote: Path) -> None:
+    """Outside it would write what agents and editors trust."""
+    line = "git checkout main && git push"
+    assert network_git.wrapped(event(house, line), PROGRAMS) is not None
+    (house.repo / ".git" / "lfs").mkdir()
+    assert house.bash(line) == "green"
+    assert network_git.wrapped(event(house, line), PROGRAMS, None, lambda argv: ("/usr/bin/git",)) is None
+    assert network_git.wrapped(event(house, "git push && git status"), PROGRAMS) is not None

@@ -24,7 +24,8 @@ def tools() -> Iterator[Path]:
         directory = Path(made)
         directory.chmod(0o755)
         shutil.copy(CAGE / "sbox", directory / "script")
-        shutil.copy(CAGE / "sbox_proxy.py", directory)
+        for name in ("sbox_proxy.py", "whole_git.py"):
+            shutil.copy(CAGE / name, directory)
         if shutil.which("cc"):
             sources = sorted((CAGE / "sbox_src").glob("*.c"))
             flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-std=gnu11", "-static"]

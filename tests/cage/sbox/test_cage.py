@@ -416,7 +416,7 @@ def test_it_is_installed_with_and_without_a_compiler(tmp_path: Path, compiler: b
         [BUILD, destination], env={"PATH": path, "HOME": str(tmp_path)}, capture_output=True, text=True, check=True
     )
     assert done.stdout.startswith("sbox: installed ")
-    assert sorted(path.name for path in destination.parent.iterdir()) == ["sbox", "sbox_proxy.py"]
+    assert sorted(path.name for path in destination.parent.iterdir()) == ["sbox", "sbox_proxy.py", "whole_git.py"]
     if not compiler:
         assert "the shell script" in done.stdout and destination.read_bytes() == (CAGE / "sbox").read_bytes()
     ran = subprocess.run(
