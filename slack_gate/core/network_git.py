@@ -141,7 +141,7 @@ def wrapped(
     local = [argv for argv in line if argv[0] == "git" and not _is_network(argv)]
     pulls = [(*argv[: argv.index("pull")], "merge", "HEAD") for argv in line if _sub(argv) == "pull"]
     caged = caged_words([*local, *pulls], event.cwd, programs, LINKS)
-    if caged is None and (pulls or policy.brings_files(local) or (local and not _is_green(event))):
+    if caged is None and (pulls or (local and (not _is_green(event) or policy.brings_files(local)))):
         return None
 
     def words(argv: tuple[str, ...]) -> tuple[str, ...] | None:

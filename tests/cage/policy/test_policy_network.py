@@ -612,3 +612,4 @@ def test_what_moves_files_beside_it_stays_in_the_cage(house: House, remote: Path
     assert house.bash(line) == "green"
     assert network_git.wrapped(event(house, line), PROGRAMS, None, lambda argv: ("/usr/bin/git",)) is None
     assert network_git.wrapped(event(house, "git push && git status"), PROGRAMS) is not None
+    assert network_git.wrapped(event(house, "git foo && git push"), PROGRAMS) is None
