@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from slack_gate.cli import doctor
-from slack_gate.cli.install import install
+from slack_gate.cli import doctor, group
 from slack_gate.install import cage_check, installer
 from slack_gate.install.cage_check import no_cage
 
@@ -54,9 +53,9 @@ def test_doctor_and_install_say_the_same(
     monkeypatch.setattr(installer, "build_sbox", lambda target, home: fake(body, target / "built/sbox"))
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("SLACK_GATE_HOME", str(home / "gate"))
-    planned = CliRunner().invoke(install, ["claude-code", "--dry-run"], catch_exceptions=False).output
+    planned = CliRunner().invoke(group, ["install", "claude-code", "--dry-run"], catch_exceptions=False).output
     assert "no cage" not in planned and not (home / ".local").exists()
-    said = CliRunner().invoke(install, ["claude-code"], catch_exceptions=False).output.splitlines()
+    said = CliRunner().invoke(group, ["install", "claude-code"], catch_exceptions=False).output.splitlines()
     assert said[-2:] == [f"Warning: {NO_CAGE}", "Done. Start the daemon: ~/.local/bin/slack-gate serve"]
     assert [(one.level, one.words) for one in doctor._cage(home)] == [("fault", NO_CAGE)]
     fake("exit 0")
