@@ -93,16 +93,19 @@ def _merge(call: policy.Git, settings: policy.Config) -> list[Words]:
         return []
     if call.has("--abort"):
         return [["diff-index", "--cached", "HEAD"], *_applied("MERGE_AUTOSTASH")]
-    asked = _autostash(call, settings)
-    for other in map(_commit, _names(call) or ["@{upstream}"]):
-        asked += _merged(call, other)
-    return asked
+    return _autostash(call, settings) + _merged(call, list(map(_commit, _names(call) or ["@{upstream}"])))
 
 
-def _merged(call: policy.Git, other: str) -> list[Words]:
-    if call.has("--allow-unrelated-histories"):
-        return [["diff", "HEAD", other]]
-    return [["diff", "HEAD..." + other], ["diff", *_RENAMED, other + "...HEAD"]]
+def _merged(call: policy.Git, others: Words) -> list[Words]:
+    asked = []
+    for other in others:
+        if call.has("--allow-unrelated-histories"):
+            asked += [["diff", "HEAD", other]]
+        else:
+            asked += [["diff", "HEAD..." + other], ["diff", *_RENAMED, other + "...HEAD"]]
+    if len(others) == 1:
+        asked += [["merge-base", "--is-ancestor", "HEAD", others[0]]]  # then that is all
+    return [*asked, ["diff-index", "HEAD"]]  # where it cannot be merged, what is not committed is written again
 
 
 def _rebase(call: policy.Git, settings: policy.Config) -> list[Words] | None:
@@ -153,8 +156,8 @@ def _pull(call: policy.Git, settings: policy.Config) -> list[Words] | None:
     kinds = ("pull.rebase", "branch.*.rebase")
     set_to = [value for section, name, value in settings if policy.full_key(section, name)[1] in kinds]
     rebases = not call.has("--no-rebase") and any(value.lower() not in policy.OFF for value in given or set_to)
-    asked = [*_merged(call, other), *_autostash(call, settings)]
-    return [*asked, ["diff", "HEAD", other], *_picked(call, settings, other + "..HEAD")] if rebases else asked
+    rebased = [["diff", "HEAD", other], *_picked(call, settings, other + "..HEAD")] if rebases else []
+    return [*_autostash(call, settings), *rebased, *_merged(call, [other])]
 
 
 def _autostash(call: policy.Git, settings: policy.Config) -> list[Words]:

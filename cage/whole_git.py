@@ -25,6 +25,7 @@ _FIXED = {
     "diff-files": _NAMES,
     "log": [*_NAMES, "--format=", "--root", "--no-show-signature", "--no-notes"],
     "ls-files": ["-z", "--full-name"],
+    "merge-base": [],  # a condition: where it is met, nothing is asked behind it
     "ls-tree": ["-r", "-z", "--name-only", "--full-tree"],
 }
 
@@ -84,8 +85,10 @@ def in_the_way(git: str, questions: list[list[str]]) -> bytes:
         rest = words[at + 1 :]
         if empty:
             rest = [part for word in rest for part in _without_head(word, empty)]
-        names = printed(git, *words[: at + 1], *_FIXED[words[at]], *rest) or b""
-        for name in names.split(b"\0"):
+        names = printed(git, *words[: at + 1], *_FIXED[words[at]], *rest)
+        if words[at] == "merge-base" and names is not None:
+            break
+        for name in (names or b"").split(b"\0"):
             if name in kept or name.startswith(read_only):
                 return name
     return b""

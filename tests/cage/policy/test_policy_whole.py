@@ -419,6 +419,25 @@ def test_what_is_put_aside_meanwhile(line: str, house: House, programs: dict[str
     assert state(house) == before
 
 
+@pytest.mark.parametrize("onward", [False, True])
+def test_a_merge_that_cannot_be_done(onward: bool, house: House, programs: dict[str, str]) -> None:
+    """Git resets then, and puts back what was not committed; not where it only goes on to a later commit."""
+    commit(house, SETTINGS, "kept\n")
+    branches(house, PLAIN)
+    if onward:
+        git(house.repo, "reset", "-q", "--hard", "side~1")
+        write(house, "a.txt", "changed\n")
+    else:
+        write(house, PLAIN, "changed\n")
+    write(house, SETTINGS, "changed\n")
+    before = state(house)
+    done = run(house, programs, "git merge -q side -m x")
+    if onward:
+        assert done.returncode == 0 and (house.repo / PLAIN).read_text() == "second\n", done.stderr
+    else:
+        assert done.returncode == whole_git.REFUSED and state(house) == before
+
+
 def test_several_moves_in_a_line_each_ask_for_themselves(house: House, programs: dict[str, str]) -> None:
     branches(house, SETTINGS)
     git(house.repo, "branch", "other")
@@ -486,20 +505,23 @@ def asked(line: str, *settings: tuple[str, str, str]) -> object:
     return moves.questions(cage_policy.parse_git(("git", *line.split())), list(settings))
 
 
+SINGLE = ("merge-base --is-ancestor HEAD R", "diff-index HEAD")
+
+
 def test_what_a_pull_is_going_to_do() -> None:
-    merged = ("diff HEAD...R", "diff -M -l200 --diff-filter=R R...HEAD")
+    merged = ("diff HEAD...R", "diff -M -l200 --diff-filter=R R...HEAD", *SINGLE)
     rebased = ("diff HEAD R", "log --no-merges R..HEAD")
     for line in ("pull . R", "pull --no-rebase . R", "pull --rebase=false . R", "pull --ff-only . R"):
         assert asked(line) == merged
     assert asked("pull --rebase=false . R", ("pull", "rebase", "true")) == merged
     assert asked("pull . R", ("pull", "rebase", "false"), ("other", "rebase", "true")) == merged
     for line in ("pull -r . R", "pull --rebase . R", "pull --rebase=true . R"):
-        assert asked(line) == merged + rebased
-    again = (*merged, "diff HEAD R", "log -m R..HEAD")
+        assert asked(line) == rebased + merged
+    again = ("diff HEAD R", "log -m R..HEAD", *merged)
     assert asked("pull . R", ("branch.main", "rebase", "merges")) == asked("pull --rebase=merges . R") == again
     assert asked("pull -r . R", ("rebase", "rebasemerges", "true")) == again
-    assert asked("rebase -r R")[0] == asked("rebase --rebase-merges R")[0] == again[-1]  # type: ignore[index]
-    assert asked("pull --autostash . R") == (*merged, "diff-index HEAD")
+    assert asked("rebase -r R")[0] == asked("rebase --rebase-merges R")[0] == again[1]  # type: ignore[index]
+    assert asked("pull --autostash . R") == ("diff-index HEAD", *merged)
     assert asked("pull origin R") is asked("pull") is asked("pull . R S") is None
 
 
