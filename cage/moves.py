@@ -160,6 +160,10 @@ def _pull(call: policy.Git, settings: policy.Config) -> list[Words] | None:
     return [*_autostash(call, settings), *rebased, *_merged(call, [other])]
 
 
+def _rm(call: policy.Git, settings: policy.Config) -> list[Words]:
+    return [["ls-files", "--", *_names(call)]]
+
+
 def _autostash(call: policy.Git, settings: policy.Config) -> list[Words]:
     """What is not committed is put aside before, and back after."""
     kept = any(name == "autostash" and value.lower() not in policy.OFF for _, name, value in settings)
@@ -184,4 +188,5 @@ _TABLE: dict[str, Callable[[policy.Git, policy.Config], list[Words] | None]] = {
     "rebase": _rebase,
     **dict.fromkeys(["cherry-pick", "revert"], _pick),
     "pull": _pull,
+    "rm": _rm,
 }

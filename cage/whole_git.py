@@ -66,7 +66,10 @@ def mounts(top: bytes) -> tuple[set[bytes], tuple[bytes, ...]]:
 
 def in_the_way(git: str, questions: list[list[str]]) -> bytes:
     """The first file that would be changed and must not be, or nothing."""
-    there = questions[0][: questions[0].index(next(word for word in questions[0] if word in _FIXED))]
+    at = 0
+    while questions[0][at] == "-C":
+        at += 2
+    there = questions[0][:at]
     place = printed(git, *there, "rev-parse", "--show-toplevel", "--revs-only", "HEAD")
     if place is None:
         return b""
@@ -78,7 +81,6 @@ def in_the_way(git: str, questions: list[list[str]]) -> bytes:
     kept, read_only = mounts(top)
     fresh = False
     for words in questions:
-        at = len(there)
         if words[at] in ("diff-index", "diff-files") and not fresh:  # else what was only touched counts as changed
             printed(git, *there, "update-index", "-q", "--refresh")
             fresh = True

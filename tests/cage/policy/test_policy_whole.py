@@ -329,6 +329,16 @@ def test_words_get_through_as_they_are(line: str, house: House, programs: dict[s
     assert done.returncode == whole_git.REFUSED and SETTINGS in done.stderr
 
 
+@pytest.mark.parametrize("directory", ["log", "-C", "stash/diff", "--"])
+def test_wherever_git_is_sent(directory: str, house: House, programs: dict[str, str]) -> None:
+    (house.repo / directory).mkdir(parents=True)
+    branches(house, SETTINGS)
+    before = state(house)
+    done = run(house, programs, f"git -C {directory} checkout side")
+    assert done.returncode == whole_git.REFUSED and SETTINGS in done.stderr, done.stderr
+    assert state(house) == before
+
+
 @pytest.mark.parametrize("place", ["a b", "tab\tbed", "été", "back\\040slash", "# x"])
 def test_wherever_the_repository_lies(place: str, house: House, programs: dict[str, str]) -> None:
     house.repo = make_repository(house.projects / place)
@@ -462,6 +472,20 @@ def test_in_a_line_that_is_tried_in_the_cage(name: str, house: House, programs: 
     else:
         assert "which the cage guards" in done.stderr and state(house) == before
     assert caged_first(event(house, "'git' checkout side; ls"), programs) is None
+
+
+@pytest.mark.parametrize("name", [SETTINGS, PLAIN])
+def test_rm_in_such_a_line(name: str, house: House, programs: dict[str, str]) -> None:
+    commit(house, SETTINGS, "kept\n")
+    commit(house, PLAIN, "kept\n")
+    before = state(house)
+    text = caged_first(event(house, f"git rm -q '{name[:-4]}*' && ls"), programs)
+    assert text is not None
+    command = pinned_sbox(text, programs)
+    done = subprocess.run(["/bin/bash", "-c", command], cwd=house.repo, capture_output=True, text=True)
+    assert (done.returncode == 0) == (name == PLAIN), done.stderr
+    assert state(house) == before or git(house.repo, "status", "--porcelain") == f"D  {PLAIN}\n"
+    assert (house.repo / PLAIN).exists() == (name == SETTINGS)
 
 
 def test_what_has_no_question_is_asked_where_something_guarded_is(house: House, programs: dict[str, str]) -> None:
