@@ -17,8 +17,15 @@ import sys
 
 REFUSED = 125
 # Names as they are, whatever the settings say. A submodule that moves on writes no file of the tree around it.
-_RAW = ("--no-renames", "--no-ext-diff", "--no-textconv", "--no-relative", "--ignore-submodules=all", "-O/dev/null")
-_NAMES = ["--name-only", "-z", *_RAW]
+_NAMES = [
+    "--name-only",
+    "-z",
+    "--no-renames",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--ignore-submodules=all",
+    "-O/dev/null",
+]
 _FIXED = {
     "diff": _NAMES,
     "diff-index": _NAMES,
@@ -34,7 +41,7 @@ def printed(git: str, *words: str) -> bytes | None:
     """What git prints; None where it fails."""
     read, write = os.pipe()
     streams = [(os.POSIX_SPAWN_DUP2, write, 1), (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
-    process = os.posix_spawn(git, [git, *words], os.environ, file_actions=streams)
+    process = os.posix_spawn(git, [git, "-c", "diff.relative=false", *words], os.environ, file_actions=streams)
     os.close(write)
     with open(read, "rb") as pipe:
         text = pipe.read()
