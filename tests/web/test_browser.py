@@ -85,7 +85,7 @@ async def test_a_request_comes_in_is_read_and_approved(
         assert box is not None and box["height"] >= 44 and box["width"] >= 44
     await card.get_by_role("button", name="Approve", exact=True).click()
     assert (await task)["decision"] == "ran"
-    await expect(page.locator("#history")).to_contain_text("approved by a person on the page")
+    await expect(page.locator("#history")).to_contain_text("Approved by a person on the page")
     await expect(card).to_have_count(0)
     assert seen.problems == []
 
