@@ -227,6 +227,15 @@ bool is_empty(const char *path) {
     return empty;
 }
 
+/* Whoever is about to run git outside learns from this file whether a cage runs, by its lock, and since when at most: its time
+ * is that of the first one, for as long as there is one after another without a gap. */
+static void say_that_one_runs(const Run *run) {
+    int running = open(text("%s/running", run->state), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (running < 0) return; /* another user's: then nobody can read it, which is told as well */
+    if (!flock(running, LOCK_EX | LOCK_NB)) futimens(running, NULL);
+    while (flock(running, LOCK_SH) && errno == EINTR) continue;
+}
+
 /* ~/.local/state/sbox, where the cage's writes to ~/.cache go; out of sight of the cage itself. */
 static void make_state(Run *run) {
     const char *path = run->home;
@@ -242,6 +251,7 @@ static void make_state(Run *run) {
         run->state = NULL;
         return;
     }
+    say_that_one_runs(run);
     mkdir(text("%s/upper", run->state), 0700);
     run->yard = text("%s/yard", run->state);
     mkdir(run->yard, 0700);

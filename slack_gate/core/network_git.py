@@ -120,6 +120,11 @@ def why(event: ToolEvent, known: Iterable[tuple[str, ...]]) -> tuple[str, tuple[
     return "; ".join(parts) or "the remote is known", asked
 
 
+def local(event: ToolEvent) -> list[tuple[str, ...]]:
+    """Git of this line that speaks to no remote."""
+    return [argv for argv in _line(event) if argv[0] == "git" and not _is_network(argv)]
+
+
 def wrapped(
     event: ToolEvent,
     programs: Mapping[str, str],
@@ -138,10 +143,10 @@ def wrapped(
     if not remotes(event):
         return None
     line = _line(event)
-    local = [argv for argv in line if argv[0] == "git" and not _is_network(argv)]
+    here = local(event)
     pulls = [(*argv[: argv.index("pull")], "merge", "HEAD") for argv in line if _sub(argv) == "pull"]
-    caged = caged_words([*local, *pulls], event.cwd, programs, LINKS)
-    if caged is None and (pulls or (local and (not _is_green(event) or policy.brings_files(local)))):
+    caged = caged_words([*here, *pulls], event.cwd, programs, LINKS)
+    if caged is None and (pulls or (here and (not _is_green(event) or policy.brings_files(here)))):
         return None
 
     def words(argv: tuple[str, ...]) -> tuple[str, ...] | None:

@@ -19,6 +19,7 @@ from slack_gate.core.event import APPROVAL, RUNS, ToolEvent
 from slack_gate.core.policy import NOTHING, Demands
 from slack_gate.core.ports import Classifier, Judgement
 from slack_gate.core.secrets import mask
+from slack_gate.daemon import cages
 from slack_gate.daemon.own_files import OwnFiles
 from slack_gate.daemon.policy_file import PolicyFile
 from slack_gate.daemon.released import Released
@@ -198,6 +199,8 @@ class Judge:
     def _green(self, event: ToolEvent, judged: Judgement, demands: Demands) -> Outcome:
         if event.command is not None and _brings_files(event.command):
             return self._ask(event, "git would write files of another commit outside the cage", demands)
+        if event.command is not None and cages.may_have_made(event):
+            return self._ask(event, cages.DOUBT, demands)
         if (text := self._released.pinned(event.command)) is None:
             return self._ask(event, "its programs cannot be pinned to files the agent cannot change", demands)
         return Allow(Answer(Ruling.ALLOW, f"Green: {judged.rule}.", _changed(text, event)), "green", "policy")
@@ -239,6 +242,8 @@ class Judge:
             return self._ask(event, why, demands, remotes)
         if not (self._cages and event.rewritable):
             return self._green(event, judged, demands)
+        if self._released.leaves_git(event) and cages.may_have_made(event):
+            return self._ask(event, cages.DOUBT, demands)
         if (text := self._released.network(event, coverage.remotes)) is None:
             return self._ask(event, "network git cannot run by its wrapper here", demands)
         return _by_rules(coverage, text)

@@ -18,6 +18,7 @@ from slack_gate.core.inside import inside, unstartable, wrapped
 from slack_gate.core.request import Request
 from slack_gate.core.respell import BUILTINS, pinned, placed
 from slack_gate.core.run import MAX_TIMEOUT_S
+from slack_gate.daemon import cages
 from slack_gate.daemon.planted import planted_words
 
 HELD_S = 600.0  # how long an approved command waits to be fetched by the agent that was told to
@@ -80,6 +81,11 @@ class Released:
             return words
 
         return network_git.wrapped(event, self._programs, allowed, others) if self._cages else None
+
+    def leaves_git(self, event: ToolEvent) -> bool:
+        """Whether git that speaks to no remote runs outside, in a line that the wrapper is for."""
+        local = network_git.local(event)
+        return bool(local) and caged_words(local, event.cwd, self._programs) is None
 
     def local_git(self, event: ToolEvent) -> str | None:
         """A line of git that runs in the cage unasked, pinned; None where that is a loss to it."""
@@ -158,7 +164,7 @@ class Released:
         """Whether git would run outside where more decides what it does than what a person said Always to."""
         if event.rewritable and self._caged_git(event, command):
             return False
-        return rules.leaves_git(event)
+        return rules.leaves_git(event) or cages.may_have_made(event)
 
     def _caged_git(self, event: ToolEvent, command: str) -> dict[tuple[str, ...], tuple[str, ...]] | None:
         """What starts each git in the cage, where that is no loss: what is planted after this look stays in there."""

@@ -7,6 +7,7 @@ must not cost: no litter, and nothing seen by git.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import shutil
@@ -820,3 +821,30 @@ def test_more_projects_than_descriptors(world: World) -> None:
     done = world.bare("bash", "-c", code, str(world.sbox), timeout=100)
     assert (done.returncode, done.stdout) == (1, "256\n"), done
     assert not placeholders(world)
+
+
+def test_a_cage_says_that_it_runs_and_since_when(world: World) -> None:
+    """So that the gate knows what a cage that still runs may have made."""
+    file = world.home / ".local/state/sbox/running"
+    repository = world.repository("shared")
+    assert world.caged("true", cwd=repository).returncode == 0
+
+    def alone() -> bool:
+        with file.open() as opened:
+            try:
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            return True
+
+    assert alone()
+    os.utime(file, (1, 1))
+    with running(world, repository, "true") as first:
+        since = file.stat().st_mtime_ns
+        assert not alone() and since > 10**18
+        with running(world, repository, "true") as second:
+            assert file.stat().st_mtime_ns == since
+            finish(first)
+            assert not alone()
+            finish(second)
+    assert alone()
