@@ -44,17 +44,18 @@ def _checkout(call: policy.Git, settings: policy.Config) -> list[Words] | None:
     tree = _commit(named[0]) if named else "HEAD"
     if paths:
         return [_from_tree(tree, paths, not call.has("--no-overlay"))] if named else [["diff-files", "--", *paths]]
+    trees = [tree, "refs/heads/" + tree]  # git takes the branch before a tag of its name, and asked it does not
     if call.has("-f", "--force", "--discard-changes"):
-        return [["diff-index", tree]]
+        return [["diff-index", one] for one in trees]
     merged = call.has("-m", "--merge", "--conflict")  # what was changed is written again
-    return [["diff", "HEAD", tree], *([["diff-index", tree]] if merged else [])]
+    return [["diff", "HEAD", one] for one in trees] + [["diff-index", one] for one in trees if merged]
 
 
 def _restore(call: policy.Git, settings: policy.Config) -> list[Words]:
     source = [value for name, value in call.options if name in ("-s", "--source")]
     if not source and not call.has("-S", "--staged"):
         return [["diff-files", "--", *_names(call)]]
-    return [_from_tree(source[-1] if source else "HEAD", _names(call), call.has("--overlay"))]
+    return [_from_tree(_commit(source[-1]) if source else "HEAD", _names(call), call.has("--overlay"))]
 
 
 def _from_tree(tree: str, paths: Words, overlay: bool) -> Words:
@@ -63,7 +64,7 @@ def _from_tree(tree: str, paths: Words, overlay: bool) -> Words:
 
 
 def _reset(call: policy.Git, settings: policy.Config) -> list[Words]:
-    tree = (_names(call) or ["HEAD"])[0]
+    tree = _commit((_names(call) or ["HEAD"])[0])
     if call.has("--keep"):
         return [["diff", "HEAD", tree]]
     return [["diff-index", *([] if call.has("--hard") else ["--cached"]), tree]]
@@ -79,7 +80,7 @@ def _stash(call: policy.Git, settings: policy.Config) -> list[Words]:
 
 
 def _unstash(call: policy.Git, settings: policy.Config) -> list[Words]:
-    name = (_names(call) or ["0"])[0]
+    name = _commit((_names(call) or ["0"])[0])
     stash = "stash@{" + name + "}" if name.isdecimal() else name
     return [*_applied(stash), ["diff", *_RENAMED, stash + "^", "HEAD"], ["ls-tree", stash + "^3"]]
 
@@ -116,7 +117,7 @@ def _rebase(call: policy.Git, settings: policy.Config) -> list[Words] | None:
         started = [["diff-index", place + "/orig-head"] for place in places]
         return started + [words for place in places for words in _applied(place + "/autostash")]
     upstream, *branch = map(_commit, _names(call) or ["@{upstream}"])
-    onto = next((value for name, value in call.options if name == "--onto"), upstream)
+    onto = next((_commit(value) for name, value in call.options if name == "--onto"), upstream)
     if call.has("--root") or "..." in onto:
         return None
     tip = (branch or ["HEAD"])[0]
@@ -125,7 +126,7 @@ def _rebase(call: policy.Git, settings: policy.Config) -> list[Words] | None:
         picked.append(["diff", upstream + "..." + tip])
     else:
         picked.append(["diff", "HEAD", onto])
-    return [*picked, ["diff", "HEAD", tip]] if branch else picked
+    return [*picked, ["diff", "HEAD", tip], ["diff", "HEAD", "refs/heads/" + tip]] if branch else picked
 
 
 def _picked(call: policy.Git, settings: policy.Config, commits: str) -> list[Words]:
@@ -175,6 +176,9 @@ def _names(call: policy.Git) -> Words:
 
 
 def _commit(word: str) -> str:
+    """In a question it must not be read as an option."""
+    if word[:1] == "-" and word != "-":
+        raise policy.Gated("the name of a commit begins with a dash")
     return "@{-1}" if word == "-" else word
 
 

@@ -94,6 +94,8 @@ def in_the_way(git: str, questions: list[list[str]]) -> bytes:
         rest = words[at + 1 :]
         if empty:
             rest = [part for word in rest for part in _without_head(word, empty)]
+        if words[at] in ("diff", "diff-index", "log") and "--" not in rest:
+            rest = [*rest, "--"]  # else a file of a commit's name makes git unsure which is meant
         names = printed(git, *words[: at + 1], *_FIXED[words[at]], *rest)
         if words[at] == "merge-base" and names is not None:
             break

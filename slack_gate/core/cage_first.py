@@ -104,7 +104,8 @@ def _inward(command: str, cwd: str, programs: Mapping[str, str]) -> str | None:
         return None
     if any(_is_outward(argv) for argv in line if argv not in git):  # git's own words are known by now
         return None
-    asked = {argv: words[1:] for argv, words in caged.items() if len(words) > len(("sbox", "git"))}
+    moving = {argv: words[1:] for argv, words in caged.items() if len(words) > len(("sbox", "git"))}
+    asked = {argv: words for argv, words in moving.items() if argv[0] == "git"}  # ./git is another program
     return reworded(command, asked.get) if asked else command
 
 

@@ -120,6 +120,12 @@ def why(event: ToolEvent, known: Iterable[tuple[str, ...]]) -> tuple[str, tuple[
     return "; ".join(parts) or "the remote is known", asked
 
 
+def _merge_of(pull: tuple[str, ...]) -> tuple[str, ...]:
+    """A merge where this pull works."""
+    there = (word for directory in policy.parse_git(pull).directories for word in ("-C", directory))
+    return ("git", *there, "merge", "HEAD")
+
+
 def local(event: ToolEvent) -> list[tuple[str, ...]]:
     """Git of this line that speaks to no remote."""
     return [argv for argv in _line(event) if argv[0] == "git" and not _is_network(argv)]
@@ -144,7 +150,7 @@ def wrapped(
         return None
     line = _line(event)
     here = local(event)
-    pulls = [(*argv[: argv.index("pull")], "merge", "HEAD") for argv in line if _sub(argv) == "pull"]
+    pulls = [_merge_of(argv) for argv in line if _sub(argv) == "pull"]
     caged = caged_words([*here, *pulls], event.cwd, programs, LINKS)
     if caged is None and (pulls or (here and (not _is_green(event) or policy.brings_files(here)))):
         return None

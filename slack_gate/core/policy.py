@@ -27,6 +27,7 @@ from typing import Any
 from cage import cage_policy
 from slack_gate.core.allowlist import DEFAULT, Allowlist
 from slack_gate.core.event import ToolEvent
+from slack_gate.core.opened import opened
 
 MATCHERS = ("command", "pattern", "tool", "path")
 DEEDS = ("deny", "ask", "never-remember")
@@ -357,11 +358,14 @@ def _path(text: str, pattern: str) -> Callable[[ToolEvent], bool]:
         path = event.tool_input.get(field) if field else None
         if not isinstance(path, str):
             return False
-        written = os.path.join(event.cwd, os.path.expanduser(path))
-        here = os.path.normpath(written)
-        # `link/..` is another directory to the kernel than to who only reads the words: both count.
-        places = {here, *map(_real, (written, here))}
-        return any(fnmatchcase(one, pattern) for one in places for pattern in {whole, _real_head(whole)})
+        places: set[str] = set()
+        for spelled in {path, opened(path)}:
+            written = os.path.join(event.cwd, os.path.expanduser(spelled))
+            here = os.path.normpath(written)
+            # `link/..` is another directory to the kernel than to who only reads the words: both count.
+            places |= {here, *map(_real, (written, here))}
+        patterns = {one for spelled in (whole, cage_policy.composed(whole)) for one in (spelled, _real_head(spelled))}
+        return any(fnmatchcase(one, pattern) for one in places for pattern in patterns)
 
     return named
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from cage import cage_policy
 from slack_gate.core import network_git
 from slack_gate.core.event import APPROVAL, SHELL_TOOLS, ToolEvent
+from slack_gate.core.opened import opened
 from slack_gate.core.request import canonical
 from slack_gate.core.respell import is_slow
 from slack_gate.core.secrets import mask
@@ -172,7 +173,7 @@ def _means_the_same_anywhere(event: ToolEvent) -> bool:
     behind a link that caged code can write is another one as soon as that leads elsewhere."""
     field, _ = cage_policy.FILE_TOOLS.get(event.tool, ("", None))
     path = str(event.tool_input.get(field, "")).partition("\0")[0]
-    plain = path.startswith("/") and path == path.strip()  # agents open it without blanks
+    plain = path.startswith("/") and cage_policy.composed(path) == opened(path)
     return not field or (plain and all(map(_stays, cage_policy.readings(path))))
 
 

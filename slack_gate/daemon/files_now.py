@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from cage import cage_policy
 from slack_gate.core.change import FileNow
 from slack_gate.core.event import ToolEvent
+from slack_gate.core.opened import opened
 from slack_gate.core.reach import may_hold_secrets
 from slack_gate.core.request import Request
-from slack_gate.daemon.paths import opened
 
 MAX_FILE = 256 * 1024  # bytes of a file that is shown
 KEPT = 2000  # calls whose files are remembered; of more, the oldest are not shown

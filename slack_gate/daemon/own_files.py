@@ -15,8 +15,9 @@ from urllib.parse import unquote
 
 from cage import cage_policy
 from slack_gate.core.event import ToolEvent
+from slack_gate.core.opened import opened
 from slack_gate.daemon import words
-from slack_gate.daemon.paths import Paths, Unclear, is_inside, opened
+from slack_gate.daemon.paths import Paths, Unclear, is_inside
 from slack_gate.install.layout import Layout
 
 # These read everything below the directory they are given.

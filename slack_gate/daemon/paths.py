@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from cage import cage_policy
-
 MAX_LINKS = 40  # as many as the kernel follows in one path
 MAX_WORK = 150_000  # steps of one call, about a quarter of a second
 MAX_PLACES = 32  # directories that one command may be followed into
@@ -18,9 +16,6 @@ _LONGEST_NAME = 255
 _USER = 50  # steps that looking up a user's home counts for
 # What leads to another place for each process that opens it.
 _PROCESS = re.compile(r"/proc/(?:self|thread-self|[0-9]+)")
-_BLANKS = "".join(
-    map(chr, (*range(9, 14), 32, 160, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000, 0xFEFF))
-)
 _STANDARD = frozenset({"/dev/stdin", "/dev/stdout", "/dev/stderr"})
 
 
@@ -137,11 +132,6 @@ def expanded(text: str) -> str:
     if text[:2] in ("~+", "~-") and text[2:3] in ("", "/"):
         return "." + text[2:]
     return os.path.expanduser(text) if text.startswith("~") else text
-
-
-def opened(text: str) -> str:
-    """A path as agents open it: without blanks around it, with accents composed."""
-    return cage_policy.composed(text.strip(_BLANKS))
 
 
 def is_inside(path: str, place: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,17 @@ def test_patterns_tools_and_paths(tmp_path: Path) -> None:
         assert by_path.demands(ToolEvent("a", "s", "c", "Write", {"file_path": path}, "/")) == Demands()
     assert by_path.demands(ToolEvent("a", "s", "c", "Write", {"file_path": 7}, "/")) == Demands()
     assert by_path.demands(bash(f"cat {tmp_path}/real/a")) == Demands()
+
+
+@pytest.mark.parametrize("name", ["prod.env", "caf\u00e9"])
+@pytest.mark.parametrize("around", ["{}", "{} ", "{}\n", "{}\ufeff", " {}", "\u3000{}"])
+def test_a_rule_for_a_path_sees_what_agents_open(name: str, around: str) -> None:
+    """They take the blanks away and compose the accents before they open it."""
+    for of_rule in ("NFC", "NFD"):
+        found = rule(f"path = '/srv/{unicodedata.normalize(of_rule, name)}'\ndo = 'deny'")
+        for form in ("NFC", "NFD"):
+            path = around.format("/srv/" + unicodedata.normalize(form, name))
+            assert found.demands(ToolEvent("a", "s", "c", "Write", {"file_path": path}, "/")).denied, ascii(path)
 
 
 def test_every_matcher_of_a_rule_must_hold() -> None:

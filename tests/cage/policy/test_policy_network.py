@@ -355,6 +355,11 @@ def test_what_cannot_be_rewritten_or_trusted(house: House, remote: Path, monkeyp
         assert network_git.wrapped(push, PROGRAMS) is None
 
 
+def test_a_directory_called_like_a_subcommand_hides_no_pull(house: House, remote: Path) -> None:
+    (house.repo / "pull").mkdir()
+    assert network_git.wrapped(event(house, "git -C pull pull"), PROGRAMS) is not None
+
+
 def test_local_git_that_is_not_for_the_cage_stays_outside(house: House, remote: Path) -> None:
     line = event(house, "git branch -D other && git push")
     assert network_git.wrapped(line, PROGRAMS) is None  # by the agent's PATH it never starts

@@ -7,7 +7,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -614,3 +614,48 @@ async def test_a_pull(line: str, name: str, house: House, remote: Path, tmp_path
     else:
         assert done.returncode == whole_git.REFUSED and name in done.stderr, done.stderr
         assert state(house)[:6] == before[:6]
+
+
+def test_a_program_of_the_project_called_git_is_not_taken_for_it(house: House, programs: dict[str, str]) -> None:
+    branches(house, PLAIN)
+    first = event(house, "./git checkout side; ls")
+    assert shlex.split(caged_first(first, programs) or "") == ["sbox", "bash", "-c", "./git checkout side; ls"]
+
+
+SPOILS: list[Callable[[House], object]] = [
+    lambda house: write(house, "side", "x\n"),
+    lambda house: write(house, "HEAD", "x\n"),
+    lambda house: git(house.repo, "tag", "side", "main"),
+]
+
+
+@pytest.mark.parametrize("spoil", SPOILS)
+@pytest.mark.parametrize("line", ["git switch side", "git checkout side --", "git rebase main side"])
+def test_a_file_or_tag_of_a_branchs_name_hides_nothing(
+    spoil: Callable[[House], object], line: str, house: House, programs: dict[str, str]
+) -> None:
+    branches(house, SETTINGS)
+    spoil(house)
+    before = state(house)
+    done = run(house, programs, line)
+    assert (done.returncode, state(house)) == (125, before), done.stderr
+
+
+OPTIONS = """
+git restore --source=--output=../other.py a.txt
+git reset --hard -- --output=../other.py
+git merge -- --output=../other.py
+git rebase -- --output=../other.py
+git rebase --onto=--output=../other.py main
+git stash pop -- --output=../other.py
+git cherry-pick -- --output=../other.py
+""".strip().split("\n")
+
+
+@pytest.mark.parametrize("line", OPTIONS)
+def test_a_commits_name_is_no_option_of_a_question(line: str, house: House, programs: dict[str, str]) -> None:
+    (house.projects / "other.py").write_text("precious\n")
+    branches(house, SETTINGS)
+    argv = tuple(shlex.split(line))
+    words = caged_words([argv], str(house.repo), programs)
+    assert words is None or not any("--output" in word for word in words[argv]), words
