@@ -417,7 +417,7 @@ static int run_command(Run *run, const Cage *cage, char **argv) {
     static Tail tail;
     Report report = {0};
     const int not_its[] = {cage->parent, cage->reports, cage->errors, cage->plan, run->grant_fd, run->made};
-    clock_gettime(CLOCK_REALTIME_COARSE, &run->began); /* as the times of files are */
+    begin(run);
     start_caretaker(run, cage_pid, not_its, sizeof not_its / sizeof *not_its);
     write_plan(run, cage->plan);
     if (!ending) send(cage->reports, "g", 1, MSG_NOSIGNAL); /* where nobody waits for it, supervise() learns why */
@@ -463,6 +463,7 @@ int main(int argc, char **argv) {
     if (getpid() == 1 && argc == 1 && !strncmp(argv[0], "/proc/self/fd/", 14)) inside(PLAN_FD, REPORT_FD);
     static Run run;
     static Settings settings;
+    clock_gettime(CLOCK_REALTIME, &run.began);
     signal(SIGCHLD, SIG_DFL); /* whoever ignores it leaves it ignored, and then nobody hears of an end */
     close_inherited_descriptors(kept_descriptor(argc, argv));
     const char *option = argc > 1 ? argv[1] : "";

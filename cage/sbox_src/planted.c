@@ -19,6 +19,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+enum { MOST_PAUSES = 100 }; /* the clock may be set back meanwhile */
+
 static struct {
     int watch; /* -1 where the kernel gave none */
     const char *git;
@@ -33,6 +35,22 @@ void watch_git_directory(Run *run, const char *git) {
     gits[count++].git = git;
 }
 
+static bool is_before(const struct timespec *one, const struct timespec *other) {
+    return one->tv_sec < other->tv_sec || (one->tv_sec == other->tv_sec && one->tv_nsec < other->tv_nsec);
+}
+
+/* The clock of files moves in steps of some milliseconds. It has to be past our start, or what was made just before would
+ * count as the cage's. */
+void begin(Run *run) {
+    struct timespec now, pause = {.tv_nsec = 200000};
+    clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    for (int i = 0; i < MOST_PAUSES && count && is_before(&now, &run->began); i++) {
+        nanosleep(&pause, NULL);
+        clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    }
+    run->began = now;
+}
+
 static const char *git_of(int watch) {
     for (size_t i = 0; i < count; i++)
         if (gits[i].watch == watch) return gits[i].git;
@@ -41,8 +59,7 @@ static const char *git_of(int watch) {
 
 /* By its time: the cage made it, moved it or gave it another name. */
 static bool is_new(const Run *run, const struct stat *info) {
-    return info->st_ctim.tv_sec > run->began.tv_sec ||
-           (info->st_ctim.tv_sec == run->began.tv_sec && info->st_ctim.tv_nsec >= run->began.tv_nsec);
+    return !is_before(&info->st_ctim, &run->began);
 }
 
 static bool is_new_link(const Run *run, int directory, const char *name, bool moved) {

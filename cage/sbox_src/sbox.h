@@ -31,7 +31,7 @@ typedef struct {
     int grant_fd;      /* a grant of this run alone, -1 for none */
     List env;      /* NAME=value, all that the command inherits */
     List steps;    /* mounts made inside, see steps.h */
-    struct timespec began;
+    struct timespec began; /* when we were started; from begin() on, a time by which what the cage makes is told from the rest */
     List watched;  /* files that must not appear while the cage runs */
     List removed;  /* those of them that are taken away again: all in git directories */
     List listed;   /* directories where no new entry may appear, each followed by what it held: "/name/name/" */
@@ -80,6 +80,7 @@ void take_files_away(const Run *run); /* those that git would follow */
 
 /* planted.c */
 void watch_git_directory(Run *run, const char *git);
+void begin(Run *run); /* right before the cage may run */
 const char *misleads_git(const Run *run); /* when run->made tells something: what was made; NULL for nothing */
 void take_links_away(const Run *run);
 

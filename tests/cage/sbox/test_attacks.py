@@ -598,7 +598,7 @@ def test_no_remote_is_planted(world: World, target: list[str], plant: str) -> No
         run = world.caged if kind == "victim" else world.bare
         ended = kind == "victim" and world.sbox.name == "program" and ".git/remotes" in plant.partition("ln -sT")[2]
         code = run("bash", "-ec", make + plant, "plant", str(mark), cwd=repository).returncode
-        assert code == (128 + signal.SIGKILL if ended else 0)
+        assert code == 0 or (ended and code == 128 + signal.SIGKILL)  # it may have ended before
         world.bare("git", "push", "origin", "HEAD:refs/heads/m", cwd=repository)
         assert mark.exists() is (kind == "proof")
 
