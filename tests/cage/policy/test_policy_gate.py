@@ -195,6 +195,7 @@ async def test_git_outside_starts_nothing_by_the_agents_path(house: House, tmp_p
         said = await answer(one, "git add -A", house.repo, search_path=env["PATH"])
     assert said is not None and said.command == f"{OUTSIDE} add -A"
     for command, ran in ((said.command, False), ("/usr/bin/git add -A", True)):
+        (house.repo / "x.bin").write_text(command)  # what git has seen already it does not filter again
         subprocess.run(["/bin/bash", "-c", command], cwd=house.repo, env=env, capture_output=True)
         assert (house.home / "mark").exists() == ran, command
 

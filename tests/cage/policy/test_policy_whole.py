@@ -503,7 +503,17 @@ def test_without_the_script_or_what_runs_it(house: House, programs: dict[str, st
     argv = ("git", "checkout", "main")
     line = [argv]
     script = os.path.dirname(programs["sbox"]) + "/whole_git.py"
-    started = (programs["sbox"], programs["python3"], "-I", "-S", script, "diff HEAD main", "--", programs["git"])
+    started = (
+        programs["sbox"],
+        programs["python3"],
+        "-I",
+        "-S",
+        script,
+        "diff HEAD main",
+        "diff HEAD refs/heads/main",
+        "--",
+        programs["git"],
+    )
     asked = {argv: started}
     plain = {argv: (programs["sbox"], programs["git"])}
     assert caged_words(line, str(house.repo), programs) == asked
