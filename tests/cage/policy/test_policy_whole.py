@@ -146,23 +146,24 @@ def ours(house: House, name: str) -> None:
     commit(house, name, "ours\n")
 
 
-def merging(house: House, name: str) -> None:
-    """A merge that stopped, having brought `name`."""
+def quarrel(house: House, name: str) -> None:
+    """Both branches have a last commit to the same file."""
     branches(house, name)
     commit(house, "both.txt", "ours\n")
     git(house.repo, "checkout", "-q", "side")
     commit(house, "both.txt", "theirs\n")
     git(house.repo, "checkout", "-q", "main")
+
+
+def merging(house: House, name: str) -> None:
+    """A merge that stopped, having brought `name`."""
+    quarrel(house, name)
     git(house.repo, "merge", "side")
 
 
 def picking(house: House, name: str) -> None:
     """`cherry-pick` of two commits that stopped at the second."""
-    branches(house, name)
-    commit(house, "both.txt", "ours\n")
-    git(house.repo, "checkout", "-q", "side")
-    commit(house, "both.txt", "theirs\n")
-    git(house.repo, "checkout", "-q", "main")
+    quarrel(house, name)
     git(house.repo, "cherry-pick", "side~1", "side")
 
 
